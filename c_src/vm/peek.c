@@ -417,7 +417,7 @@ struct pages {
 
 static void add_page(struct pages *p, unsigned place, uintptr_t at)
 {
-    p->places |= 1ULL << place;
+    p->places |= 1ULL << place % PAGES;
     p->local[p->n] = (struct iovec){other->kept.words[place], PAGE_BYTES};
     p->remote[p->n++] = (struct iovec){remote_address(at), PAGE_BYTES};
     other->kept.at[place] = 0;
@@ -425,13 +425,13 @@ static void add_page(struct pages *p, unsigned place, uintptr_t at)
 
 /* With the one that is needed, those that are wanted, at most one for each place. The kernel ends at the first that
  * is not readable; those behind it are read when they are needed. */
-static bool fetch_wanted(unsigned needed, uintptr_t at)
+static bool fetch_wanted(uintptr_t at)
 {
     struct pages p = {.n = 0};
-    add_page(&p, needed, at);
+    add_page(&p, place_of(at), at);
     for (unsigned k = 0; k < other->kept.wanted_n; k++) {
         unsigned place = place_of(other->kept.wanted[k]);
-        if (!(p.places & 1ULL << place) && other->kept.at[place] != other->kept.wanted[k])
+        if (!(p.places & 1ULL << place % PAGES) && other->kept.at[place] != other->kept.wanted[k])
             add_page(&p, place, other->kept.wanted[k]);
     }
     other->kept.wanted_n = 0;
@@ -441,7 +441,7 @@ static bool fetch_wanted(unsigned needed, uintptr_t at)
         other->kept.at[place_of(is)] = is;
         other->kept.n++;
     }
-    return other->kept.at[needed] == at;
+    return other->kept.at[place_of(at)] == at;
 }
 
 static bool other_word(uintptr_t addr, uint64_t *out)
@@ -451,7 +451,7 @@ static bool other_word(uintptr_t addr, uint64_t *out)
         return false;
     unsigned i = other->kept.at[PAGES] == at ? PAGES : place_of(addr);
     if (other->kept.at[i] != at &&
-        !(other->kept.wanted_n > 0 ? fetch_wanted(i, at) : fetch_page(i, at)))
+        !(other->kept.wanted_n > 0 ? fetch_wanted(at) : fetch_page(i, at)))
         return false;
     *out = other->kept.words[i][addr % PAGE_BYTES / 8];
     return true;
