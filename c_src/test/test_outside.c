@@ -125,6 +125,11 @@ static void test_pages(void)
     peek_barrier();
     EXPECT(peek_word(PEEK_OTHER, at + PAGE, &w) && w >> 32 == 2);
     EXPECT(peek_word(PEEK_OTHER, at, &w) && w >> 32 == 2);
+    /* nothing is kept of what was aimed at before */
+    change(&c);
+    EXPECT(peek_aim(c.pid, at + 8) == 0);
+    EXPECT(peek_word(PEEK_OTHER, at + PAGE, &w) && w >> 32 == 3);
+    change(&c);
     /* its word is another one now, so it may be another process */
     EXPECT(peek_ready(PEEK_OTHER) == PEEK_NONE);
     end_child(&c);
