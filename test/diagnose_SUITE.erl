@@ -1074,6 +1074,15 @@ growth_goes_on(_Config) ->
                                  || {I, N} <- numbered([I * 1000000 || I <- lists:seq(1, 6)] ++ Second)]}
            end,
     {[persistent_terms], []} = {Kinds(Node(persistent, [7000000, 7000000])), Kinds(Node(persistent, [6000000, 5000000]))},
+    %% as many keys as before: each value must be larger, in each step of both looks
+    Values = fun(Second) ->
+                     #{moments := Moments} = Facts = Node(persistent, Second),
+                     Facts#{moments := [M#{persistent_terms := 100} || M <- Moments]}
+             end,
+    More = [7000000 + I || I <- lists:seq(1, 7)],
+    [persistent_values] = Kinds(Values(More)),
+    _ = [[] = Kinds(Values(Second)) || Second <- [lists:duplicate(7, 7000000), [], lists:sort(fun erlang:'>'/2, More),
+                                                  lists:sublist(More, 6) ++ [7000006]]],
     {[timers], []} = {Kinds(Node(timers, [7000000, 7000000])), Kinds(Node(timers, [6000000, 5000000]))}.
 
 %% The same on a node: a socket whose peer reads nothing, a process near its limit, more and more

@@ -269,6 +269,7 @@ kind(atoms) -> "has more and more atoms";
 kind(fragmentation) -> "has memory that the allocators hold but do not use";
 kind(outside) -> "has memory that no allocator of the VM counts";
 kind(persistent_terms) -> "has more and more persistent terms";
+kind(persistent_values) -> "has larger and larger persistent terms";
 kind(timers) -> "has more and more timers";
 kind(log_queue) -> "leaves log events in its queue";
 kind(port_queue) -> "has a port with a peer that does not read";
@@ -335,6 +336,9 @@ remedy(native_library) ->
     "Check native libraries and drivers: the VM does not count what they allocate by malloc.";
 remedy(erase_terms) ->
     "Each key stays until it is erased: put no key that is made of data, or use a table.";
+remedy(bound_values) ->
+    "A value is replaced by a larger one again and again, and each time every process is searched for the old"
+    " one: bound it, or use a table.";
 remedy(cancel_started) ->
     "Cancel each timer when what it waits for has come, by erlang:cancel_timer/1 or timer:cancel/1: until"
     " its time, the VM keeps it with its message.";

@@ -16,7 +16,7 @@
 
 -type kind() :: garbage | passed_on_binaries | pinned_slices | mailbox | monitors | links | stack
               | dictionary | state | binaries | ets_table | ets_tables | processes | orphans | ports
-              | atoms | fragmentation | outside | persistent_terms | port_queue | max_heap
+              | atoms | fragmentation | outside | persistent_terms | persistent_values | port_queue | max_heap
               | busy_connection | timers | log_queue
               | settings | bottleneck | deadlock
               | native_call | driver_call | run_queue | suspended | heart. % from outside alone
@@ -26,7 +26,7 @@
                 | native_library | erase_terms | slow_peer | heap_limit | generations | unblock
                 | break_circle | disconnect | cancel_timers | let_run | cancel_started | log_less
                 | smaller_process_table | smaller_port_table | native_function | driver | fewer_at_once
-                | answer_heart.
+                | answer_heart | bound_values.
 %% `bytes': what it holds, or for a limit what lies behind it. `share': of the node's memory, or,
 %% where that is more, of the limit, of the processes that wait, or of the connections. `what' says
 %% which: a pid, a table, the initial call of a group of processes, or `node'.

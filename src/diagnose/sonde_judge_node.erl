@@ -5,7 +5,7 @@
 
 -export([find/2]).
 
--import(sonde_series, [grown/2, is_rising/4, rate/2, elapsed/1, stays/2]).
+-import(sonde_series, [grown/2, looks/2, is_rising/4, rate/2, elapsed/1, never_rests/1, stays/2]).
 
 -define(CROWD, 50).           % processes
 -define(NEAR, 0.8).           % of a limit
@@ -93,14 +93,23 @@ outside(_, _) ->
 %% ---- persistent terms, timers, queues
 
 %% Each key stays until it is erased. If the number of keys stays the same, values were replaced, and no
-%% key can be erased that was not needed before.
+%% key can be erased that was not needed before. A value that is set for the first time, or an old one that
+%% is not freed yet, also adds to the bytes, but not in every step of two looks.
 kept_terms(#{moments := Moments}, #{grown := Least, again := Again}) ->
     #{persistent := Bytes, persistent_terms := Count} = lists:last(Moments),
-    [#{kind => persistent_terms, what => node, bytes => Bytes,
+    [#{kind => Kind, what => node, bytes => Bytes,
        evidence => [{count, Count}, {bytes_grown, grown(persistent, Moments)},
                     {bytes_per_second, rate(persistent, Moments)}],
-       see => {persistent_term, info, []}, remedy => erase_terms}
-     || is_rising(persistent, Moments, Least, Again), is_rising(persistent_terms, Moments, 1, Again)].
+       see => {persistent_term, info, []}, remedy => Remedy}
+     || is_rising(persistent, Moments, Least, Again),
+        {Kind, Remedy} <- case is_rising(persistent_terms, Moments, 1, Again) of
+                              true -> [{persistent_terms, erase_terms}];
+                              false -> [{persistent_values, bound_values} || swell(Moments, Again)]
+                          end].
+
+swell(Moments, Again) ->
+    {First, Second} = looks(Moments, Again),
+    lists:all(fun(Some) -> never_rests([Bytes || #{persistent := Bytes} <- Some]) end, [First, Second]).
 
 %% Many more timers start than end. Timers that start again when they end are as many at all times, but
 %% for the few that a scheduler frees later, so a little growth in each step means nothing.
