@@ -160,8 +160,9 @@ concerns(#{what := What} = S, #{accused := Accused} = P) ->
 %% On the portable path, no suspect states what its remedy frees.
 remedies_free_what_they_say(_Config) ->
     Seed = first_seed(),
-    Freed = lists:append([followed(Name, Seed)
-                          || {Name, leak} <- sonde_situations_helper:names(), is_freed(Name)]),
+    Names = [Name || {Name, leak} <- sonde_situations_helper:names(), is_freed(Name)],
+    Freed = lists:append([followed(Name, Seed) || Name <- Names]),
+    [] = sonde_test:pick(Names -- [Name || {Name, _, _, _} <- Freed], []),
     _ = [sonde_test:figures("situations: seed ~b, ~w: ~w freed ~.1f MB, its suspect states ~.1f MB",
                             [Seed, Name, Remedy, Bytes / 1.0e6, Said / 1.0e6])
          || {Name, Remedy, Said, Bytes} <- Freed],
@@ -172,8 +173,13 @@ is_freed(Name) ->
     lists:member(Name, [pinned_keys_in_state, pinned_keys_in_bounded_table, idle_router,
                         busy_router, report_garbage, dropped_index, idle_connections]).
 
+%% On a busy machine the suspect may be missed once.
 followed(Name, Seed) ->
-    sonde_peer_helper:with(shipped, fun(Peer) -> followed(Peer, Name, Seed) end).
+    Once = fun() -> sonde_peer_helper:with(shipped, fun(Peer) -> followed(Peer, Name, Seed) end) end,
+    case Once() of
+        [] -> sonde_test:pick(Once, []);
+        Freed -> Freed
+    end.
 
 followed(Peer, Name, Seed) ->
     #{remedies := Remedies} = Planted = start(Peer, Name, Seed),
