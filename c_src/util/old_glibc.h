@@ -1,6 +1,6 @@
 /* For the prebuilt libraries only (scripts/prebuilt): asks for the oldest version of the functions that
  * glibc 2.32 to 2.34 moved, so that the library loads with every glibc from 2.17 on. Before that, dladdr and
- * pthread_sigmask were in libdl.so and libpthread.so, which the VM has loaded, and fstat was an inline
+ * those of pthread were in libdl.so and libpthread.so, which the VM has loaded, and fstat was an inline
  * function that called __fxstat. */
 #ifndef SONDE_OLD_GLIBC_H
 #define SONDE_OLD_GLIBC_H
@@ -18,6 +18,9 @@
 
 __asm__(".symver dladdr, dladdr@" OLDEST);
 __asm__(".symver pthread_sigmask, pthread_sigmask@" OLDEST);
+__asm__(".symver pthread_key_create, pthread_key_create@" OLDEST);
+__asm__(".symver pthread_once, pthread_once@" OLDEST);
+__asm__(".symver pthread_setspecific, pthread_setspecific@" OLDEST);
 __asm__(".symver __fxstat, __fxstat@" OLDEST);
 
 int __fxstat(int version, int fd, struct stat *out);

@@ -23,7 +23,8 @@ enum peek_reader peek_ready(enum peek_reader want);
 
 /* From now on the reader `other' reads this OS process. It is ready as long as the word at that address has
  * its value of now; so it is not when the process has ended, even if its number was given to another one. No
- * thread may read meanwhile. Returns 0, or an errno; ENOSYS also where not even our own memory can be read so. */
+ * thread may read meanwhile, and each calls peek_ready before it reads again. Returns 0, or an errno; ENOSYS also
+ * where not even our own memory can be read so. */
 int peek_aim(int process, uintptr_t known);
 
 /* The same for an OS process that has ended. The reader is ready as long as the file stays as it is. The file must

@@ -268,8 +268,10 @@ void other_barrier(void)
 void other_begin(void)
 {
     other_barrier();
-    if (aimed.core)
+    if (aimed.core) {
         forget(true);
+        forget_expected();
+    }
 }
 
 static uintptr_t page_of(uintptr_t addr)
