@@ -1251,7 +1251,8 @@ diagnosis() -> diagnosis(#{}).
 %% <li>What is useless at each moment: garbage, bytes of binaries that no term shows, messages that stay
 %%     for two seconds, monitors on the same process, idle processes without link, monitor and name</li>
 %% <li>Limits that are near (80 %, or within 30 days at the present rate, and the `max_heap_size' of a
-%%     process), persistent terms whose number and bytes grow, timers of `erlang:send_after/3' and the
+%%     process), persistent terms whose number and bytes grow, or whose bytes alone are more at each of 14
+%%     looks, timers of `erlang:send_after/3' and the
 %%     like whose bytes grow, ports with much to send at the start and at the end, connections by TCP
 %%     to nodes that take nothing for two seconds, handlers of `logger', and its proxy, with a queue above
 %%     their `drop_mode_qlen', or with the same oldest event, at each moment of two seconds, a default of 0 for `fullsweep_after', and a
@@ -1270,8 +1271,8 @@ diagnosis() -> diagnosis(#{}).
 %% timers and persistent terms count by their growth alone. If
 %% fewer than five heaps of a process were read, its growing size is a suspect only if the process
 %% answered at least six times, and if no heap shows that only garbage grew. The call does not find
-%% persistent terms that are replaced by larger ones, or a slower small leak (`sonde_watch' finds the
-%% latter). It may report a leak for memory that comes and goes in periods longer than the interval.
+%% persistent terms that are replaced by larger ones less often than it looks, or a slower small leak
+%% (`sonde_watch' finds the latter). It may report a leak for memory that comes and goes in periods longer than the interval.
 %%
 %% The call sweeps all processes twice and marks all heaps once on the native path (for up to 5
 %% s); it reads the processes that have most of something seven times, or 14 times if something grows,

@@ -377,7 +377,7 @@ remedies() ->
      tail_call, erase, bound_state, evict, delete_tables, end_processes, supervise, close_ports,
      list_to_existing_atom, allocator_settings, native_library, erase_terms, slow_peer, heap_limit,
      generations, unblock, break_circle, disconnect, cancel_timers, let_run, cancel_started, log_less,
-     smaller_process_table, smaller_port_table].
+     smaller_process_table, smaller_port_table, bound_values].
 
 what_was_not_looked_at_is_said(_Config) ->
     #{not_looked_at := Not} = sonde:diagnosis(#{interval => 100}),
@@ -888,7 +888,7 @@ the_node_itself_is_judged(_Config) ->
                                              || I <- lists:seq(1, 6)]} end,
     [{persistent_terms, erase_terms}] = Kinds(Terms(1000000, 1)),
     [] = Kinds(Terms(10000, 1)),
-    %% values are replaced by larger ones
+    %% values are replaced by larger ones; one look is not enough
     [] = Kinds(Terms(1000000, 0)),
     Timers = fun(Of) -> #{moments => [(moment(I * 300, 100000000))#{timers => Of(I)}
                                       || I <- lists:seq(1, 6)]} end,
@@ -1075,14 +1075,21 @@ growth_goes_on(_Config) ->
            end,
     {[persistent_terms], []} = {Kinds(Node(persistent, [7000000, 7000000])), Kinds(Node(persistent, [6000000, 5000000]))},
     %% as many keys as before: each value must be larger, in each step of both looks
+    More = [7000000 + I || I <- lists:seq(1, 7)],
     Values = fun(Second) ->
                      #{moments := Moments} = Facts = Node(persistent, Second),
                      Facts#{moments := [M#{persistent_terms := 100} || M <- Moments]}
              end,
-    More = [7000000 + I || I <- lists:seq(1, 7)],
+    Changed = fun(Moment, Change) ->
+                      #{moments := Moments} = Facts = Values(More),
+                      Facts#{moments := [case M of #{at := Moment} -> maps:merge(M, Change); _ -> M end
+                                         || M <- Moments]}
+              end,
     [persistent_values] = Kinds(Values(More)),
     _ = [[] = Kinds(Values(Second)) || Second <- [lists:duplicate(7, 7000000), [], lists:sort(fun erlang:'>'/2, More),
                                                   lists:sublist(More, 6) ++ [7000006]]],
+    %% a rest in the first look, and a key that was erased
+    _ = [[] = Kinds(Changed(600, Change)) || Change <- [#{persistent => 1000000}, #{persistent_terms => 99}]],
     {[timers], []} = {Kinds(Node(timers, [7000000, 7000000])), Kinds(Node(timers, [6000000, 5000000]))}.
 
 %% The same on a node: a socket whose peer reads nothing, a process near its limit, more and more

@@ -337,8 +337,8 @@ remedy(native_library) ->
 remedy(erase_terms) ->
     "Each key stays until it is erased: put no key that is made of data, or use a table.";
 remedy(bound_values) ->
-    "A value is replaced by a larger one again and again, and each time every process is searched for the old"
-    " one: bound it, or use a table.";
+    "A value is replaced by a larger one again and again. Each time, the VM searches every process for the old"
+    " value. Bound the value, or use a table.";
 remedy(cancel_started) ->
     "Cancel each timer when what it waits for has come, by erlang:cancel_timer/1 or timer:cancel/1: until"
     " its time, the VM keeps it with its message.";

@@ -93,8 +93,8 @@ outside(_, _) ->
 %% ---- persistent terms, timers, queues
 
 %% Each key stays until it is erased. If the number of keys stays the same, values were replaced, and no
-%% key can be erased that was not needed before. A value that is set for the first time, or an old one that
-%% is not freed yet, also adds to the bytes, but not in every step of two looks.
+%% key can be erased that was not needed before. A value that is set for the first time also adds to the
+%% bytes, but not in every step of two looks.
 kept_terms(#{moments := Moments}, #{grown := Least, again := Again}) ->
     #{persistent := Bytes, persistent_terms := Count} = lists:last(Moments),
     [#{kind => Kind, what => node, bytes => Bytes,
@@ -109,7 +109,8 @@ kept_terms(#{moments := Moments}, #{grown := Least, again := Again}) ->
 
 swell(Moments, Again) ->
     {First, Second} = looks(Moments, Again),
-    lists:all(fun(Some) -> never_rests([Bytes || #{persistent := Bytes} <- Some]) end, [First, Second]).
+    length(lists:usort([Count || #{persistent_terms := Count} <- Moments])) =:= 1
+        andalso lists:all(fun(Some) -> never_rests([Bytes || #{persistent := Bytes} <- Some]) end, [First, Second]).
 
 %% Many more timers start than end. Timers that start again when they end are as many at all times, but
 %% for the few that a scheduler frees later, so a little growth in each step means nothing.

@@ -66,7 +66,7 @@ open(Target, Content) ->
             {error, {native_off, Why}}
     end.
 
-%% @doc Whether this is a machine on which no barrier is needed to read another process in order: see peek.c.
+%% @doc Whether this is a machine on which no barrier is needed to read another process in order: see peek_other.c.
 -spec is_ordered(Architecture :: string()) -> boolean().
 is_ordered(Architecture) ->
     string:prefix(Architecture, "x86_64") =/= nomatch.
