@@ -1210,9 +1210,10 @@ ets_count(Attr, N, Opts) ->
 -spec diagnose() -> ok.
 diagnose() -> diagnose(#{}).
 
-%% @doc Watches the node for `interval' ms (2000; 100 to 600000), and half as long again if something
-%% grows, and prints what is wrong: where
-%% memory is and how fast it grows, then the suspects, the worst first. Each suspect has a sentence,
+%% @doc Watches the node for `interval' ms (2000; 100 to 600000), and prints what is wrong: where
+%% memory is and how fast it grows, then the suspects, the worst first. It watches half as long again if
+%% something grows, and up to three times as long in all if a process keeps garbage, by at most four seconds
+%% more or half of the interval. Each suspect has a sentence,
 %% its evidence, a remedy, and the call that shows more. {@link diagnosis/1} returns the same as a term.
 %%
 %% ```
@@ -1265,17 +1266,20 @@ diagnosis() -> diagnosis(#{}).
 %% One fault is one suspect: a process or a table that keeps as many references or rows as there are new
 %% timers is the suspect for the timers, and a handler of `logger' for its mailbox and for the processes
 %% that wait for it. Garbage that the process itself collects is no suspect. This holds if the process makes a full
-%% collection in the interval, and if one is due within a minute. If the process makes only minor
+%% collection while it is watched, if one is due within a minute, and if the last one came within a minute and
+%% it makes them again and again. If a process with garbage does not collect in the interval, it is watched for
+%% up to four seconds more: it may work every few seconds. If the process makes only minor
 %% collections, the garbage that they leave is a suspect, unless `fullsweep_after' is at most 10. What
 %% is merely large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB;
 %% timers and persistent terms count by their growth alone. If
 %% fewer than five heaps of a process were read, its growing size is a suspect only if the process
 %% answered at least six times, and if no heap shows that only garbage grew. The call does not find
 %% persistent terms that are replaced by larger ones less often than it looks, or a slower small leak
-%% (`sonde_watch' finds the latter). It may report a leak for memory that comes and goes in periods longer than the interval.
+%% (`sonde_watch' finds the latter). It may report a leak for memory that comes and goes in periods longer than the interval,
+%% and garbage of a process that works less often than it looks.
 %%
 %% The call sweeps all processes twice and marks all heaps once on the native path (for up to 5
-%% s); it reads the processes that have most of something seven times, or 14 times if something grows,
+%% s); it reads the processes that have most of something seven times, or 14 times if something grows or a process keeps garbage,
 %% and asks them for their status and collections. Two words of processes with much garbage are read about a thousand
 %% times on the native path, without a message to them. Of a table with many bytes of binaries it
 %% copies up to 50 rows into a helper, to see how much of the binaries they show; not of a
@@ -1311,8 +1315,8 @@ report(File) -> report(File, #{}).
 %%     stays. One to a device, a pipe, a folder or into /proc is an error</li>
 %% <li>`content' (`false'): adds previews and keys of the three heaps, as of {@link heap_top/3}. Where the
 %%     environment has `{allow_content, false}' the error is `content_forbidden'</li>
-%% <li>`interval' (2000 ms): how long the diagnosis watches the node, at most half of the time that is left when
-%%     it begins</li>
+%% <li>`interval' (2000 ms): how long the diagnosis watches the node, at most a quarter of the time that is left
+%%     when it begins</li>
 %% <li>`top' (200, up to 1000): the number of rows for each attribute</li>
 %% <li>`timeout' (60000 ms): for all sections together; each of them has 15 seconds, and the diagnosis its
 %%     interval in addition. If nothing at all is read in this time, no file is written, and the error is `timeout'</li>

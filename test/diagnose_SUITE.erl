@@ -21,7 +21,8 @@
          collections_are_noticed/1, collections_of_the_interval_are_counted/1,
          what_collects_by_itself_leaks_nothing/1,
          only_what_minor_collections_leave_is_told/1,
-         workers_that_collect_are_left_alone/1, garbage_is_freed_as_recommended/1,
+         workers_that_collect_are_left_alone/1, a_worker_that_rests_for_seconds_leaks_nothing/1,
+         who_makes_full_collections_again_and_again_leaks_nothing/1, garbage_is_freed_as_recommended/1,
          parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, deaf_beside_work/1, slow_in_a_receive_of_its_own/1,
          who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1, weak_evidence_counts_for_the_large/1,
          small_processes_give_nothing_back/1, who_is_monitored_is_not_accused/1, what_is_estimated_is_said/1, the_node_itself_is_judged/1,
@@ -40,7 +41,8 @@ all() ->
      what_was_not_looked_at_is_said, large_is_not_suspected, falling_once_is_no_growth,
      creeping_growth_is_told, collections_are_noticed,
      collections_of_the_interval_are_counted, what_collects_by_itself_leaks_nothing,
-     only_what_minor_collections_leave_is_told, workers_that_collect_are_left_alone,
+     only_what_minor_collections_leave_is_told, who_makes_full_collections_again_and_again_leaks_nothing,
+     workers_that_collect_are_left_alone, a_worker_that_rests_for_seconds_leaks_nothing,
      garbage_is_freed_as_recommended, parts_in_a_table_are_told,
      slow_and_deaf_are_told_apart, deaf_beside_work, slow_in_a_receive_of_its_own, mail_is_no_state,
      weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
@@ -503,6 +505,20 @@ only_what_minor_collections_leave_is_told(_Config) ->
                           end, noticed(3, 0, Left))),
     _ = [#{remedy := fullsweep_after} = Before(Gcs, Minor) || {Gcs, Minor} <- [{50, 10}, {19, 3}]].
 
+%% The last full collection came within a minute, after at least ten times as many minor ones in its life as
+%% since then.
+who_makes_full_collections_again_and_again_leaks_nothing(_Config) ->
+    Worked = fun(Before, Gcs) ->
+                     with_samples(fun(I, #{reductions := N} = S) ->
+                                          S#{reductions := Before + N, collections := {Gcs, same}, at := I * 400}
+                                  end, works(noticed(3, 0, idle())))
+             end,
+    none = told(Worked(10000000, 6)),
+    #{remedy := fullsweep_after} = told(Worked(9000000, 6)),
+    none = told(Worked(1000000000, 89)),
+    #{remedy := fullsweep_after} = told(Worked(1000000000, 91)),
+    #{remedy := collect} = told(noticed(0, 0, Worked(1000000000, 6))).
+
 told(Process) ->
     case sonde_judge:find(facts(#{processes => [Process]})) of
         [] -> none;
@@ -552,6 +568,25 @@ workers_that_collect_are_left_alone(_Config) ->
     #{suspects := Suspects} = sonde:diagnosis(),
     [] = [S || #{what := What} = S <- Suspects, lists:member(What, Workers)],
     sonde_test:stop(Workers).
+
+%% It sorts all rows of a table of processes every three and a half seconds, and rests in between.
+a_worker_that_rests_for_seconds_leaks_nothing(_Config) ->
+    Test = self(),
+    Worker = spawn(fun() -> sorts(Test, []) end),
+    Found = [begin
+                 receive {sorted, Worker, Round} -> ok end,
+                 #{suspects := Suspects} = sonde:diagnosis(),
+                 [S || #{what := What} = S <- Suspects, What =:= Worker]
+             end || Round <- [1, 2, 3]],
+    sonde_test:stop(Worker),
+    [[], [], []] = Found.
+
+sorts(Test, Largest) ->
+    Rows = [[{pid, I}, {memory, I * 7919 rem 100003}, {reductions, I}, {name, {I, [I]}}] || I <- lists:seq(1, 30000)],
+    Sorted = lists:sort(fun([_, A | _], [_, B | _]) -> A >= B end, Rows),
+    Test ! {sorted, self(), length(Largest) + 1},
+    timer:sleep(3500),
+    sorts(Test, [hd(Sorted) | Largest]).
 
 works_by_turns(Work) ->
     timer:sleep(Work()),

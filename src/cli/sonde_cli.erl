@@ -270,8 +270,8 @@ all_args(bin_garbage, [N]) -> [N, count];
 all_args(bin_holders, [N]) -> [N, size];
 all_args(_, Args) -> Args.
 
-%% What grows is looked at again, for half the interval.
-both_looks(Opts) -> maps:get(interval, Opts, 2000) * 3 div 2.
+%% The second look is at most twice as long as the first.
+both_looks(Opts) -> maps:get(interval, Opts, 2000) * 3.
 
 %% How long the call takes because of its arguments, in milliseconds.
 windows(#{args := Wanted}, Args) ->

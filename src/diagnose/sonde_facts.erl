@@ -42,8 +42,12 @@
 %% The times of the samples, in parts of the interval. They are uneven, so that a value that goes up
 %% and down periodically is not met in the same state each time.
 -define(WHEN, [0.0, 0.13, 0.29, 0.43, 0.61, 0.83, 1.0]).
-%% If something grows, there is a second look, for another half of the interval.
+%% If something grows, there is a second look, for another half of the interval. If a process keeps garbage
+%% and does not collect, it is up to four times as long, or four seconds: who works every few seconds and rests in
+%% between collects then.
 -define(LATER, [0.0, 0.06, 0.14, 0.21, 0.31, 0.38, 0.5]).
+-define(LONGER, 4).
+-define(RESTS_MS, 4000).
 -define(GROWERS, 50).
 
 %% @doc Runs in a helper; `Caller' is the handle from {@link sonde_helper:call/1}.
@@ -109,15 +113,21 @@ look(Part, {Moments, Procs0, Tables}, #{start := Start, ms := Ms} = How) ->
     {Moments ++ [moment()], sonde_facts_procs:next(Procs, How), sonde_facts_tables:next(Tables)}.
 
 %% Does growth go on? Processes that the first sweep did not select are looked at now.
-again(Growers, {Moments, Procs0, Tables} = State, #{start := Again} = How) ->
+again(Growers, {Moments, Procs0, Tables} = State, #{start := Again, ms := Ms} = How) ->
     Procs = sonde_facts_procs:more(Growers, Procs0),
-    case Procs =/= Procs0 orelse sonde_facts_procs:grows(Procs) orelse sonde_facts_tables:grows(Tables)
-        orelse grows(Moments) of
-        true ->
-            {Later, Procs1, Tables1} = looks(?LATER, {[], Procs, Tables}, How),
-            {{Moments ++ Later, Procs1, Tables1}, Again};
-        false ->
-            {State, none}
+    Grows = Procs =/= Procs0 orelse sonde_facts_procs:grows(Procs) orelse sonde_facts_tables:grows(Tables)
+        orelse grows(Moments),
+    When = case sonde_facts_procs:keeps_garbage(Procs) of
+               true -> [Part * max(1, min(?LONGER, 2 * ?RESTS_MS / Ms)) || Part <- ?LATER];
+               false when Grows -> ?LATER;
+               false -> []
+           end,
+    case When of
+        [] ->
+            {State, none};
+        _ ->
+            {Later, Procs1, Tables1} = looks(When, {[], Procs, Tables}, How),
+            {{Moments ++ Later, Procs1, Tables1}, Again}
     end.
 
 grows(Moments) ->

@@ -4,7 +4,7 @@
 %% read.
 -module(sonde_facts_procs).
 
--export([loggers/0, first/2, watch/3, next/2, more/2, grows/1, held/1, last/1]).
+-export([loggers/0, first/2, watch/3, next/2, more/2, grows/1, keeps_garbage/1, held/1, last/1]).
 -export_type([process/0, sample/0, procs/0, heap/0, logger/0]).
 
 %% In bytes, except for the counts. `used': its terms in its heap blocks, garbage included. `size':
@@ -275,6 +275,20 @@ grows(#{series := Series}) ->
                                            [size, message_queue_len, link_count, monitor_count,
                                             monitored_by_count])
               end, maps:values(Series)).
+
+%% @doc Whether any of them has much garbage in each sample, and no collection of it was noticed.
+-spec keeps_garbage(procs()) -> boolean().
+keeps_garbage(#{series := Series, seen := Seen}) ->
+    Floor = max(?GARBAGE, sonde_memory:total() div ?FLOOR),
+    lists:any(fun({Pid, Samples}) ->
+                      case [Terms + Bytes || #{heap := #{garbage := Terms, binaries := #{garbage := Bytes}}} <- Samples] of
+                          [_, _ | _] = Garbage ->
+                              lists:min(Garbage) >= Floor
+                                  andalso sonde_facts_collections:seen(Pid, Seen) =:= #{minor => 0, full => 0};
+                          _ ->
+                              false
+                      end
+              end, maps:to_list(Series)).
 
 %% @doc The bytes of its terms, but not of its messages, and of the binaries that its terms refer to.
 -spec held(heap()) -> number().

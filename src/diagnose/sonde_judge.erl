@@ -54,6 +54,7 @@
 -define(BUSY, 10000).         % reductions in two seconds; answering us takes a few
 -define(MANY, 10).            % minor collections, of which some would promote what is to be promoted
 -define(FULLSWEEP, 10).       % the setting that is recommended
+-define(OFTEN, 10).           % so many times the minor collections since the last full one
 -define(SOON_MS, 60000).      % a collection that comes within this time comes by itself
 -define(CROWD, 50).           % processes
 -define(MANY_SIZES, 6).       % samples; so many random sizes rise once in 720 times, and four once in 24
@@ -212,7 +213,7 @@ collects(#{collected := #{minor := Minor, full := Full}, samples := Samples}) ->
     Steps = steps_of([C || #{collections := C} <- Samples]),
     Young = filling(young, Samples),
     case {Full > 0 orelse lists:member(full, Steps) orelse filling(old, Samples)
-          orelse fills(Minor, Samples) orelse sweeps(Minor, Samples),
+          orelse fills(Minor, Samples) orelse sweeps(Minor, Samples) orelse sweeps_often(Minor, Samples),
           Minor > 0 orelse lists:member(minor, Steps) orelse Young} of
         {true, _} -> full;
         {false, true} -> minor;
@@ -253,6 +254,15 @@ fills(_, _) ->
 sweeps(Minor, Samples) ->
     #{fullsweep_after := After, collections := {Gcs, _}} = lists:last(Samples),
     is_soon(max(0, After - Gcs), Minor, elapsed(Samples)).
+
+%% At the rate at which it works and collects, the last full collection came within a minute, and it made many
+%% more minor collections in its life than since then: it makes full ones again and again.
+sweeps_often(Minor, Samples) when Minor > 0 ->
+    #{reductions := All, collections := {Gcs, _}} = lists:last(Samples),
+    Since = max(Gcs, Minor),
+    All * Minor >= ?OFTEN * Since * grown(reductions, Samples) andalso is_soon(Since, Minor, elapsed(Samples));
+sweeps_often(_, _) ->
+    false.
 
 slices(#{pid := Pid, samples := Samples, waste := Waste}, #{least := Least}) ->
     Held = [{Pinned - Seen, Seen, Pinned}
