@@ -86,7 +86,7 @@ test-snapshot: ## what Chrome's own reader makes of heap snapshots (in Node)
 	@log=$$(rebar3 compile 2>&1) || { echo "$$log"; exit 1; }
 	@test/live/snapshot.sh
 
-watcher-figures: ## how soon the watcher finds leaks, on simulated nodes of fresh seeds (half an hour or more)
+watcher-figures: ## how soon the watcher finds leaks, on simulated nodes of fresh seeds (an hour)
 	@scripts/suite build
 	@erl -noinput -pa _build/suite/test -pa _build/suite/sonde/ebin -s sonde_watch_figures main
 

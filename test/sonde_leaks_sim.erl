@@ -17,7 +17,7 @@
 %% PerHour}, in bytes or in numbers); `swing': the swing of the leaking process, in bytes;
 %% `swing_ms': its approximate period; `rhythm': the largest part by which the load swings; `reads':
 %% whether heaps can be read; `noise' of the thing that leaks: `none', `healthy' (as of the others), or
-%% `twice' that; `week': two days of seven have another load, and each deployment may set tables, kinds
+%% `twice' that (the number of atoms has none, because atoms stay); `week': two days of seven have another load, and each deployment may set tables, kinds
 %% of memory and counts to another level for good, or empty a table that fills up again.
 new(Seed, Opts) ->
     _ = rand:seed(exsss, {Seed, Seed bsl 3, 4711}),
@@ -38,6 +38,10 @@ new(Seed, Opts) ->
 times(#{noise := none}) -> 0;
 times(#{noise := twice}) -> 2;
 times(_) -> 1.
+
+%% As noisy as others, unless it is what leaks.
+times(What, #{leak := {What, _}, times := Times}) -> Times;
+times(_, _) -> 1.
 
 %% The day of the week on which the node starts, and the load at a weekend.
 weekend(#{week := true}) -> {pick(0, 6), uniform(0.3, 1.3)};
@@ -101,23 +105,24 @@ next(#{at := At0, tick := Tick} = Sim0) ->
     {Garbage, Binary} = swing(maps:get(binary, Sim1), Load),
     Warm = 1 - math:exp((maps:get(start, Sim1) - At) / maps:get(warm, Base)),
     Of = fun(Key) -> map_get(Key, Base) end,
+    Noise = fun(What, Kind, Part) -> noise(Part * times({What, Kind}, Sim1)) end,
     All = lists:sum([B || {_, B, _, _} <- Rows]),
     Large = lists:sum([B || {_, B, _} <- TableRows]),
     Sample =
         #{at => At, reductions => Done, gone => maps:get(gone, Sim1),
           memory => [{Kind, trunc(Bytes + leaked({memory, Kind}, Sim1))}
                      || {Kind, Bytes} <- [{processes, All + Of(pool) * (0.3 + 0.7 * Lag)
-                                                          * noise(0.02)},
-                                          {binary, Of(binary) * Lag * noise(0.05) + Garbage},
+                                                          * Noise(memory, processes, 0.02)},
+                                          {binary, Of(binary) * Lag * Noise(memory, binary, 0.05) + Garbage},
                                           {ets, Large + Of(ets)},
                                           {atom, Of(atom) * (1 + 0.2 * Warm)},
                                           {code, Of(code) * (1 + 0.5 * Warm)},
-                                          {other, Of(system) * (1 + 0.3 * Warm) * noise(0.005)}]],
+                                          {other, Of(system) * (1 + 0.3 * Warm) * Noise(memory, other, 0.005)}]],
           counts => [{Kind, trunc(N + leaked({count, Kind}, Sim1)), Limit}
-                     || {Kind, N, Limit} <- [{processes, Of(count) * Lag * noise(0.03), 1000000},
-                                             {ports, Of(ports) * Lag * noise(0.05), 1000000},
+                     || {Kind, N, Limit} <- [{processes, Of(count) * Lag * Noise(count, processes, 0.03), 1000000},
+                                             {ports, Of(ports) * Lag * Noise(count, ports, 0.05), 1000000},
                                              {atoms, Of(atoms) * (1 + 0.2 * Warm), 10000000},
-                                             {ets_tables, Of(names) * noise(0.05), undefined}]],
+                                             {ets_tables, Of(names) * Noise(count, ets_tables, 0.05), undefined}]],
           processes => Rows, tables => TableRows},
     {Sample, Sim1#{processes => Processes, tables => Tables, binary => Binary, gone => []}}.
 

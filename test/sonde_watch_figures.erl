@@ -1,5 +1,5 @@
 %% How soon the watcher finds a leak, and how often it accuses a healthy node, on simulated nodes from
-%% seeds that were not used before. `make watcher-figures' prints the table of doc/testing.md.
+%% seeds that were not used before. `make watcher-figures' prints the tables of doc/testing.md.
 -module(sonde_watch_figures).
 
 -export([main/0]).
@@ -7,44 +7,50 @@
 -define(HOURS, 72).
 -define(MB, 1000000).
 
-%% WATCHER_NODES: nodes of each leak (20). WATCHER_DAYS: healthy days of each kind (1000). SONDE_FIRST_SEED: to
-%% draw the same nodes again.
+%% WATCHER_NODES: nodes of each leak (100). WATCHER_DAYS: healthy days of each kind (10000). SONDE_FIRST_SEED:
+%% to draw the same nodes again.
 -spec main() -> no_return().
 main() ->
     First = number("SONDE_FIRST_SEED", rand:uniform(1 bsl 40)),
-    Nodes = number("WATCHER_NODES", 20),
-    Days = number("WATCHER_DAYS", 1000),
+    Nodes = number("WATCHER_NODES", 100),
+    Days = number("WATCHER_DAYS", 10000),
     io:format("from seed ~b on; ~b nodes for each leak, watched for ~b hours~n~n", [First, Nodes, ?HOURS]),
-    io:format("| kind | an hour | noise | rhythm | half found after | 95 % found after | found in ~b h |~n"
-              "| --- | --- | --- | --- | --- | --- | --- |~n", [?HOURS]),
+    io:format("| nodes | healthy days | falsely accused | in 1,000 days |~n| --- | --- | --- | --- |~n"),
+    Wrong = [healthy("", 2, #{}, Days, First + 1000000),
+             healthy(", with weekends and steps", 10, #{week => true}, Days, First + 2000000)],
+    io:format("~nfalsely accused: ~0p~n~n", [lists:append(Wrong)]),
+    io:format("| kind | an hour | rhythm | no noise | healthy | twice |~n| --- | --- | --- | --- | --- | --- |~n"),
     _ = [row(Leak, Nodes, First) || Leak <- leaks()],
-    healthy("two", 2, #{}, Days, First + 1000000),
-    healthy("ten, with weekends and steps", 10, #{week => true}, Days, First + 2000000),
     halt(0).
 
 number(Name, Default) ->
     list_to_integer(os:getenv(Name, integer_to_list(Default))).
 
 leaks() ->
-    [{Kind, What, Rate, Noise, Rhythm}
-     || {Kind, What, Rates, Noises} <-
-            [{"process", {process, 1}, sizes(), [none, healthy, twice]},
-             {"table", {table, 1}, sizes(), [none, healthy, twice]},
-             {"binaries", {memory, binary}, sizes(), [healthy]},
-             {"native memory", {memory, other}, sizes(), [healthy]},
-             {"atoms", {count, atoms}, [1000, 10000, 100000], [healthy]},
-             {"processes", {count, processes}, [100, 1000, 10000], [healthy]},
-             {"ports", {count, ports}, [100, 1000, 10000], [healthy]}],
-        Rate <- Rates, Noise <- Noises, Rhythm <- [0.0, 0.8]].
+    [{Kind, What, Rate, Rhythm}
+     || {Kind, What, Rates} <-
+            [{"process", {process, 1}, sizes()},
+             {"table", {table, 1}, sizes()},
+             {"binaries", {memory, binary}, sizes()},
+             {"native memory", {memory, other}, sizes()},
+             {"atoms", {count, atoms}, [1000, 10000, 100000]},
+             {"processes", {count, processes}, [100, 1000, 10000]},
+             {"ports", {count, ports}, [100, 1000, 10000]}],
+        Rate <- Rates, Rhythm <- [0.0, 0.8]].
 
 sizes() -> [?MB, 10 * ?MB, 100 * ?MB].
 
-row({Kind, What, Rate, Noise, Rhythm}, Nodes, First) ->
+row({Kind, What, Rate, Rhythm}, Nodes, First) ->
+    io:format("| ~s | ~s | ~s |", [Kind, rate(What, Rate), case Rhythm > 0 of false -> "flat"; true -> "daily" end]),
+    _ = [cell(What, Rate, Rhythm, Noise, Nodes, First) || Noise <- [none, healthy, twice]],
+    io:format("~n").
+
+cell({count, atoms}, _, _, Noise, _, _) when Noise =/= healthy ->
+    io:format(" - |");
+cell(What, Rate, Rhythm, Noise, Nodes, First) ->
     Opts = #{leak => {What, {steady, Rate}}, noise => Noise, rhythm => Rhythm},
     Found = lists:sort(parallel(fun(I) -> found(What, First + I, Opts) end, lists:seq(1, Nodes))),
-    io:format("| ~s | ~s | ~s | ~s | ~s | ~s | ~b of ~b |~n",
-              [Kind, rate(What, Rate), Noise, case Rhythm > 0 of false -> "flat"; true -> "daily" end,
-               hours(Found, 0.5), hours(Found, 0.95), length([H || H <- Found, H =/= never]), Nodes]).
+    io:format(" ~s / ~s~s |", [hours(Found, 0.5), hours(Found, 0.95), missed(length([H || H <- Found, H =:= never]))]).
 
 rate({count, _}, Rate) -> integer_to_list(Rate);
 rate(_, Rate) -> io_lib:format("~b MB", [Rate div ?MB]).
@@ -53,8 +59,11 @@ rate(_, Rate) -> io_lib:format("~b MB", [Rate div ?MB]).
 hours(Found, Part) ->
     case lists:nth(ceil(Part * length(Found)), Found) of
         never -> "not";
-        Hours -> io_lib:format("~.1f h", [Hours])
+        Hours -> io_lib:format("~.1f", [Hours])
     end.
+
+missed(0) -> "";
+missed(N) -> io_lib:format(", missed ~b", [N]).
 
 %% A leak in a process shows in the memory of all processes, too: either is right.
 found(What, Seed, Opts) ->
@@ -73,10 +82,35 @@ healthy(Text, Each, Opts, Days, First) ->
     Wrong = lists:append(parallel(
               fun(I) ->
                       Sim = sonde_leaks_sim:new(First + I, Opts),
-                      [{First + I, What} || {_, #{event := leak, what := What}}
-                                                <- sonde_leaks_sim:run(Sim, 24 * Each, #{})]
+                      [{First + I, What, Hours} || {_, #{event := leak, what := What, hours := Hours}}
+                                                       <- sonde_leaks_sim:run(Sim, 24 * Each, #{})]
               end, lists:seq(1, Days div Each))),
-    io:format("~n~b healthy days, nodes of ~s: ~b false accusations ~0p~n", [Days, Text, length(Wrong), Wrong]).
+    N = length(Wrong),
+    PerThousand = fun(Times) -> Times * 1000 / Days end,
+    {Low, High} = interval(N),
+    io:format("| ~b of ~b days~s | ~b | ~b | ~.1f (~.1f to ~.1f) |~n",
+              [Days div Each, Each, Text, Days, N | [PerThousand(Times) || Times <- [N, Low, High]]]),
+    Wrong.
+
+%% The interval of 95 % of Poisson's distribution: the means at which as many or more, and as few or fewer, have
+%% a chance of 2.5 %.
+interval(N) ->
+    Most = 2.0 * N + 20,
+    {case N of 0 -> 0.0; _ -> mean_at(N - 1, 0.975, 0.0, Most) end, mean_at(N, 0.025, 0.0, Most)}.
+
+mean_at(_, _, Low, High) when High - Low < 0.001 ->
+    Low;
+mean_at(N, Chance, Low, High) ->
+    Middle = (Low + High) / 2,
+    case at_most(N, Middle) > Chance of
+        true -> mean_at(N, Chance, Middle, High);
+        false -> mean_at(N, Chance, Low, Middle)
+    end.
+
+at_most(N, Mean) ->
+    {Sum, _} = lists:foldl(fun(I, {Sum0, Term}) -> {Sum0 + Term, Term * Mean / I} end,
+                           {0.0, math:exp(-Mean)}, lists:seq(1, N + 1)),
+    Sum.
 
 %% As many at a time as there are schedulers.
 parallel(Fun, Items) ->
