@@ -1,6 +1,7 @@
 %% Healthy situations that may look odd: large, busy, or up and down, in bounded memory. Each is
-%% steady when `run/1' returns. Their periods are shorter than the two seconds of a diagnosis, since
-%% its documentation states that longer ones may be accused.
+%% steady when `run/1' returns. Their periods are shorter than the two seconds of a diagnosis, or, where
+%% there is garbage, than the six that it takes then, since its documentation states that longer ones may be
+%% accused.
 -module(sonde_situations_healthy).
 
 %% init/1 is also the supervisor's.
@@ -8,7 +9,7 @@
 
 -export([names/0, run/1]).
 -export([init/1, callback_mode/0, handle_event/4]).
--export([device/1, session/1, handler/2, chunks/3, sorter/3]).
+-export([device/1, session/1, handler/2, chunks/3, sorter/3, ranker/3]).
 
 -import(sonde_situations_parts, [server/2, server/3, client/2, each/2, between/2, one_of/1, named/1,
                                  payload/1, rows/1, directory/0]).
@@ -17,7 +18,7 @@ names() ->
     [ets_cache, ttl_cache, dets_file, mnesia_tables, logger_burst, code_loading, bursty_pool,
      tcp_stream, many_timers, persistent_terms, bulk_parse, bulk_jobs, chunk_worker,
      chunk_worker_fullsweep, large_state, idle_supervisees, fill_and_drain, backlog_that_drains,
-     metrics_table, request_handlers, sorted_heap, collecting_proxy, timed_sessions,
+     metrics_table, request_handlers, sorted_heap, ranked_rows, collecting_proxy, timed_sessions,
      compressed_logs, short_connections, timer_rows, limited_workers].
 
 %% ---- tables
@@ -162,6 +163,12 @@ run(chunk_worker_fullsweep) ->
 run(sorted_heap) ->
     _ = proc_lib:spawn_link(?MODULE, sorter, [between(50000, 200000), between(100, 400), 0]),
     steady(2500);
+
+%% Every few seconds, a page of a console shows the largest of many things; then its process rests.
+run(ranked_rows) ->
+    Pause = between(2500, 5000),
+    _ = named(proc_lib:spawn_link(?MODULE, ranker, [between(10000, 80000), Pause, []])),
+    steady(Pause + 1000);
 
 %% One process for each request, as a web server has them.
 run(request_handlers) ->
@@ -374,6 +381,12 @@ sorter(Rows, Pause, Sum) ->
     Least = hd(Sorted),
     timer:sleep(Pause),
     sorter(Rows, Pause, Sum + element(1, Least)).
+
+ranker(N, Pause, Shown) ->
+    Rows = [[{thing, I}, {bytes, rand:uniform(N)}, {calls, I rem 7}, {name, {I, node()}}] || I <- lists:seq(1, N)],
+    Largest = lists:sublist(lists:sort(fun([_, A | _], [_, B | _]) -> A >= B end, Rows), 1000),
+    timer:sleep(Pause),
+    ranker(N, Pause, lists:sublist([length(Shown) | Largest], 1000)).
 
 handler(Size, Lives) ->
     Body = payload(Size),
