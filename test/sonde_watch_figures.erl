@@ -7,12 +7,12 @@
 -define(HOURS, 72).
 -define(MB, 1000000).
 
-%% WATCHER_NODES: nodes of each leak (100). WATCHER_DAYS: healthy days of each kind (10000). SONDE_FIRST_SEED:
+%% WATCHER_NODES: nodes of each leak (40). WATCHER_DAYS: healthy days of each kind (10000). SONDE_FIRST_SEED:
 %% to draw the same nodes again.
 -spec main() -> no_return().
 main() ->
     First = number("SONDE_FIRST_SEED", rand:uniform(1 bsl 40)),
-    Nodes = number("WATCHER_NODES", 100),
+    Nodes = number("WATCHER_NODES", 40),
     Days = number("WATCHER_DAYS", 10000),
     io:format("from seed ~b on; ~b nodes for each leak, watched for ~b hours~n~n", [First, Nodes, ?HOURS]),
     io:format("| nodes | healthy days | falsely accused | in 1,000 days |~n| --- | --- | --- | --- |~n"),

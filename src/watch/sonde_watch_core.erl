@@ -32,7 +32,9 @@
 -define(BYTES, #{growth => 2000000, share => 0.005, hours => 5, bins => mean}).
 -define(SUMS, #{growth => 3000000, share => 0.005, hours => 12, bins => least}).
 -define(COUNT, #{growth => 300, share => 0.05, hours => 12, bins => mean}).
--define(STRIKES, 2).          % so many blocks in a row, for and against
+%% So many blocks in a row, for and against; growth in an order that is less clear must last for one more.
+-define(STRIKES, 2).
+-define(CLEAR_TAU, 0.97).
 %% So many in a row where growth may last for a while and is none: numbers follow the load, which rises
 %% for half of each day, and what several days show changes little from one block to the next.
 -define(LASTING, 8).
@@ -198,6 +200,7 @@ verdicts(At, Found, #state{accused = Accused, strikes = Strikes0} = State) ->
 needed(#{what := {count, _}}) -> ?LASTING;
 needed(#{what := {memory, _}}) -> ?STRIKES;
 needed(#{hours := Hours}) when Hours > ?DAY -> ?LASTING;
+needed(#{tau := Tau}) when Tau < ?CLEAR_TAU -> ?STRIKES + 1;
 needed(_) -> ?STRIKES.
 
 %% ---- limits
