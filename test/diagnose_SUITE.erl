@@ -505,19 +505,19 @@ only_what_minor_collections_leave_is_told(_Config) ->
                           end, noticed(3, 0, Left))),
     _ = [#{remedy := fullsweep_after} = Before(Gcs, Minor) || {Gcs, Minor} <- [{50, 10}, {19, 3}]].
 
-%% The last full collection came within a minute, after at least ten times as many minor ones in its life as
-%% since then.
+%% The last full collection came within a minute, after at least a thousand times as many minor ones in its life
+%% as since then.
 who_makes_full_collections_again_and_again_leaks_nothing(_Config) ->
     Worked = fun(Before, Gcs) ->
                      with_samples(fun(I, #{reductions := N} = S) ->
                                           S#{reductions := Before + N, collections := {Gcs, same}, at := I * 400}
                                   end, works(noticed(3, 0, idle())))
              end,
-    none = told(Worked(10000000, 6)),
-    #{remedy := fullsweep_after} = told(Worked(9000000, 6)),
-    none = told(Worked(1000000000, 89)),
-    #{remedy := fullsweep_after} = told(Worked(1000000000, 91)),
-    #{remedy := collect} = told(noticed(0, 0, Worked(1000000000, 6))).
+    none = told(Worked(1000000000, 6)),
+    #{remedy := fullsweep_after} = told(Worked(900000000, 6)),
+    none = told(Worked(1000000000000, 89)),
+    #{remedy := fullsweep_after} = told(Worked(1000000000000, 91)),
+    #{remedy := collect} = told(noticed(0, 0, Worked(1000000000000, 6))).
 
 told(Process) ->
     case sonde_judge:find(facts(#{processes => [Process]})) of

@@ -43,7 +43,7 @@
 %% and down periodically is not met in the same state each time.
 -define(WHEN, [0.0, 0.13, 0.29, 0.43, 0.61, 0.83, 1.0]).
 %% If something grows, there is a second look, for another half of the interval. If a process keeps garbage
-%% and does not collect, it is up to four times as long, or four seconds: who works every few seconds and rests in
+%% and makes no full collection, it is up to four times as long, or four seconds: who works every few seconds and rests in
 %% between collects then.
 -define(LATER, [0.0, 0.06, 0.14, 0.21, 0.31, 0.38, 0.5]).
 -define(LONGER, 4).

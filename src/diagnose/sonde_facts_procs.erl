@@ -276,7 +276,7 @@ grows(#{series := Series}) ->
                                             monitored_by_count])
               end, maps:values(Series)).
 
-%% @doc Whether any of them has much garbage in each sample, and no collection of it was noticed.
+%% @doc Whether any of them has much garbage in each sample, and no full collection of it was noticed.
 -spec keeps_garbage(procs()) -> boolean().
 keeps_garbage(#{series := Series, seen := Seen}) ->
     Floor = max(?GARBAGE, sonde_memory:total() div ?FLOOR),
@@ -284,7 +284,7 @@ keeps_garbage(#{series := Series, seen := Seen}) ->
                       case [Terms + Bytes || #{heap := #{garbage := Terms, binaries := #{garbage := Bytes}}} <- Samples] of
                           [_, _ | _] = Garbage ->
                               lists:min(Garbage) >= Floor
-                                  andalso sonde_facts_collections:seen(Pid, Seen) =:= #{minor => 0, full => 0};
+                                  andalso map_get(full, sonde_facts_collections:seen(Pid, Seen)) =:= 0;
                           _ ->
                               false
                       end

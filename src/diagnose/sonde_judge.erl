@@ -54,7 +54,7 @@
 -define(BUSY, 10000).         % reductions in two seconds; answering us takes a few
 -define(MANY, 10).            % minor collections, of which some would promote what is to be promoted
 -define(FULLSWEEP, 10).       % the setting that is recommended
--define(OFTEN, 10).           % so many times the minor collections since the last full one
+-define(OFTEN, 1000).         % times the minor collections since the last full one; a start may be 100 times the work
 -define(SOON_MS, 60000).      % a collection that comes within this time comes by itself
 -define(CROWD, 50).           % processes
 -define(MANY_SIZES, 6).       % samples; so many random sizes rise once in 720 times, and four once in 24
