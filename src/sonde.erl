@@ -1211,9 +1211,8 @@ ets_count(Attr, N, Opts) ->
 diagnose() -> diagnose(#{}).
 
 %% @doc Watches the node for `interval' ms (2000; 100 to 600000), and prints what is wrong: where
-%% memory is and how fast it grows, then the suspects, the worst first. It watches half as long again if
-%% something grows, and up to three times as long in all if a process keeps garbage, by at most four seconds
-%% more or half of the interval. Each suspect has a sentence,
+%% memory is and how fast it grows, then the suspects, the worst first. If something grows, it watches
+%% half as long again. If a process keeps garbage, it watches for up to four seconds more. Each suspect has a sentence,
 %% its evidence, a remedy, and the call that shows more. {@link diagnosis/1} returns the same as a term.
 %%
 %% ```
@@ -1247,7 +1246,7 @@ diagnosis() -> diagnosis(#{}).
 %% These are suspects:
 %% <ul>
 %% <li>What grew in most moments and fell in none: by 512 kB in all, or, if it is large, by enough to
-%%     double within a day. In the half interval after that, most values must be higher still: of many
+%%     double within a day. In the second look, most values must be higher still: of many
 %%     values that go up and down, some rise for a while</li>
 %% <li>What is useless at each moment: garbage, bytes of binaries that no term shows, messages that stay
 %%     for two seconds, monitors on the same process, idle processes without link, monitor and name</li>
@@ -1315,8 +1314,8 @@ report(File) -> report(File, #{}).
 %%     stays. One to a device, a pipe, a folder or into /proc is an error</li>
 %% <li>`content' (`false'): adds previews and keys of the three heaps, as of {@link heap_top/3}. Where the
 %%     environment has `{allow_content, false}' the error is `content_forbidden'</li>
-%% <li>`interval' (2000 ms): how long the diagnosis watches the node, at most a quarter of the time that is left
-%%     when it begins</li>
+%% <li>`interval' (2000 ms): how long the diagnosis watches the node; at most a quarter to a half of the time
+%%     that is left when it begins</li>
 %% <li>`top' (200, up to 1000): the number of rows for each attribute</li>
 %% <li>`timeout' (60000 ms): for all sections together; each of them has 15 seconds, and the diagnosis its
 %%     interval in addition. If nothing at all is read in this time, no file is written, and the error is `timeout'</li>

@@ -508,16 +508,17 @@ only_what_minor_collections_leave_is_told(_Config) ->
 %% The last full collection came within a minute, after at least a thousand times as many minor ones in its life
 %% as since then.
 who_makes_full_collections_again_and_again_leaks_nothing(_Config) ->
-    Worked = fun(Before, Gcs) ->
+    Worked = fun(Before, Gcs, Each) ->
                      with_samples(fun(I, #{reductions := N} = S) ->
-                                          S#{reductions := Before + N, collections := {Gcs, same}, at := I * 400}
-                                  end, works(noticed(3, 0, idle())))
+                                          S#{reductions := Before + N, at := I * 400,
+                                             collections := {Gcs + Each * (I - 6), same}}
+                                  end, works(noticed(Each, 0, idle())))
              end,
-    none = told(Worked(1000000000, 6)),
-    #{remedy := fullsweep_after} = told(Worked(900000000, 6)),
-    none = told(Worked(1000000000000, 89)),
-    #{remedy := fullsweep_after} = told(Worked(1000000000000, 91)),
-    #{remedy := collect} = told(noticed(0, 0, Worked(1000000000000, 6))).
+    none = told(Worked(600000000, 6, 1)),
+    #{remedy := fullsweep_after} = told(Worked(590000000, 6, 1)),
+    none = told(Worked(1000000000000, 149, 1)),
+    #{remedy := fullsweep_after} = told(Worked(1000000000000, 151, 1)),
+    #{remedy := collect} = told(Worked(1000000000000, 6, 0)).
 
 told(Process) ->
     case sonde_judge:find(facts(#{processes => [Process]})) of
@@ -569,23 +570,29 @@ workers_that_collect_are_left_alone(_Config) ->
     [] = [S || #{what := What} = S <- Suspects, lists:member(What, Workers)],
     sonde_test:stop(Workers).
 
-%% It sorts all rows of a table of processes every three and a half seconds, and rests in between.
+%% It sorts all rows of a table of processes every four and a half seconds, and rests in between.
 a_worker_that_rests_for_seconds_leaks_nothing(_Config) ->
     Test = self(),
     Worker = spawn(fun() -> sorts(Test, []) end),
     Found = [begin
-                 receive {sorted, Worker, Round} -> ok end,
+                 ok = begun(Worker),
                  #{suspects := Suspects} = sonde:diagnosis(),
                  [S || #{what := What} = S <- Suspects, What =:= Worker]
-             end || Round <- [1, 2, 3]],
+             end || _ <- [1, 2, 3]],
     sonde_test:stop(Worker),
     [[], [], []] = Found.
+
+%% It has just begun to rest.
+begun(Worker) ->
+    receive {sorted, Worker} -> begun(Worker)
+    after 0 -> receive {sorted, Worker} -> ok end
+    end.
 
 sorts(Test, Largest) ->
     Rows = [[{pid, I}, {memory, I * 7919 rem 100003}, {reductions, I}, {name, {I, [I]}}] || I <- lists:seq(1, 30000)],
     Sorted = lists:sort(fun([_, A | _], [_, B | _]) -> A >= B end, Rows),
-    Test ! {sorted, self(), length(Largest) + 1},
-    timer:sleep(3500),
+    Test ! {sorted, self()},
+    timer:sleep(4500),
     sorts(Test, [hd(Sorted) | Largest]).
 
 works_by_turns(Work) ->

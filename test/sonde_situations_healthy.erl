@@ -166,7 +166,7 @@ run(sorted_heap) ->
 
 %% Every few seconds, a page of a console shows the largest of many things; then its process rests.
 run(ranked_rows) ->
-    Pause = between(2500, 5000),
+    Pause = between(2500, 4000),
     _ = named(proc_lib:spawn_link(?MODULE, ranker, [between(10000, 80000), Pause, []])),
     steady(Pause + 1000);
 

@@ -270,8 +270,7 @@ all_args(bin_garbage, [N]) -> [N, count];
 all_args(bin_holders, [N]) -> [N, size];
 all_args(_, Args) -> Args.
 
-%% The second look is at most twice as long as the first.
-both_looks(Opts) -> maps:get(interval, Opts, 2000) * 3.
+both_looks(Opts) -> sonde_facts:longest(maps:get(interval, Opts, 2000)).
 
 %% How long the call takes because of its arguments, in milliseconds.
 windows(#{args := Wanted}, Args) ->

@@ -3,7 +3,7 @@
 %% `sonde_judge' does. All in a helper of ours, and nothing is collected or suspended.
 -module(sonde_facts).
 
--export([take/2]).
+-export([take/2, longest/1, interval/1]).
 -export_type([facts/0, moment/0, because/0]).
 
 %% Why a part of the node was not looked at, or not all of it.
@@ -43,8 +43,8 @@
 %% and down periodically is not met in the same state each time.
 -define(WHEN, [0.0, 0.13, 0.29, 0.43, 0.61, 0.83, 1.0]).
 %% If something grows, there is a second look, for another half of the interval. If a process keeps garbage
-%% and makes no full collection, it is up to four times as long, or four seconds: who works every few seconds and rests in
-%% between collects then.
+%% and makes no full collection, the second look is four times as long, but at most four seconds for this alone:
+%% a process that works every few seconds and rests in between collects then.
 -define(LATER, [0.0, 0.06, 0.14, 0.21, 0.31, 0.38, 0.5]).
 -define(LONGER, 4).
 -define(RESTS_MS, 4000).
@@ -78,7 +78,7 @@ take(Ms, Caller) ->
     #{ms => Ms, moments => Moments, again => Again, limits => limits(),
       by_allocator => [T || {_, Bytes} = T <- sonde_alloc:memory(allocated_types), Bytes > 0],
       rss => Rss, processes => sonde_facts_procs:last(Procs1),
-      crowd => sonde_facts_sample:last(Crowd, Growers, Caller), tables => Tables2,
+      crowd => sonde_facts_sample:last(Crowd, Growers, max(1, (now_ms() - Start) / Ms), Caller), tables => Tables2,
       owners => sonde_facts_tables:owners(), connected => sonde_facts_ports:connected(),
       queues => sonde_facts_ports:last(Queues), connections => sonde_facts_ports:nodes_last(Nodes),
       waits => sonde_facts_waits:last(Waits), loggers => Loggers,
@@ -86,6 +86,14 @@ take(Ms, Caller) ->
       not_looked_at => Unread ++ sonde_facts_sample:unseen(Crowd)
                            ++ Skipped ++ Unasked ++ Unfollowed ++ Unheard ++ NoRss ++ off()
                            ++ [{timers, not_reported} || not lists:all(fun(M) -> is_map_key(timers, M) end, Moments)]}.
+
+%% @doc The milliseconds of both looks together, at most.
+-spec longest(pos_integer()) -> pos_integer().
+longest(Ms) -> Ms + max(Ms div 2, min(?LONGER * Ms div 2, ?RESTS_MS)).
+
+%% @doc The interval of which both looks take so many milliseconds, at most.
+-spec interval(non_neg_integer()) -> non_neg_integer().
+interval(Both) -> max(2 * Both div (?LONGER + 2), min(2 * Both div 3, Both - ?RESTS_MS)).
 
 %% Modules that are loaded during the diagnosis would count as growth of code and atoms, and so
 %% would the VM's names of its allocators, which it makes at the first call for them.
@@ -117,16 +125,16 @@ again(Growers, {Moments, Procs0, Tables} = State, #{start := Again, ms := Ms} = 
     Procs = sonde_facts_procs:more(Growers, Procs0),
     Grows = Procs =/= Procs0 orelse sonde_facts_procs:grows(Procs) orelse sonde_facts_tables:grows(Tables)
         orelse grows(Moments),
-    When = case sonde_facts_procs:keeps_garbage(Procs) of
-               true -> [Part * max(1, min(?LONGER, 2 * ?RESTS_MS / Ms)) || Part <- ?LATER];
-               false when Grows -> ?LATER;
-               false -> []
-           end,
-    case When of
-        [] ->
+    case max(case Grows of true -> 1; false -> 0 end,
+             case sonde_facts_procs:keeps_garbage(Procs) of
+                 true -> min(?LONGER, 2 * ?RESTS_MS / Ms);
+                 false -> 0
+             end)
+    of
+        0 ->
             {State, none};
-        _ ->
-            {Later, Procs1, Tables1} = looks(When, {[], Procs, Tables}, How),
+        Times ->
+            {Later, Procs1, Tables1} = looks([Times * Part || Part <- ?LATER], {[], Procs, Tables}, How),
             {{Moments ++ Later, Procs1, Tables1}, Again}
     end.
 

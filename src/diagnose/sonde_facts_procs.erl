@@ -279,11 +279,11 @@ grows(#{series := Series}) ->
 %% @doc Whether any of them has much garbage in each sample, and no full collection of it was noticed.
 -spec keeps_garbage(procs()) -> boolean().
 keeps_garbage(#{series := Series, seen := Seen}) ->
-    Floor = max(?GARBAGE, sonde_memory:total() div ?FLOOR),
+    Least = sonde_judge:least(sonde_memory:total()),
     lists:any(fun({Pid, Samples}) ->
                       case [Terms + Bytes || #{heap := #{garbage := Terms, binaries := #{garbage := Bytes}}} <- Samples] of
                           [_, _ | _] = Garbage ->
-                              lists:min(Garbage) >= Floor
+                              lists:min(Garbage) >= Least
                                   andalso map_get(full, sonde_facts_collections:seen(Pid, Seen)) =:= 0;
                           _ ->
                               false

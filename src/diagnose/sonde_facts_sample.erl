@@ -4,7 +4,7 @@
 %% For each process of the sample its names are read, and on the native path some heaps.
 -module(sonde_facts_sample).
 
--export([first/2, unseen/1, last/3, is_idle/1]).
+-export([first/2, unseen/1, last/4, is_idle/1]).
 -export_type([crowd/0, group/0]).
 
 %% `each': how many processes one of the sample stands for; `sampled': how many it has. `count', `bytes', `garbage' and the
@@ -72,14 +72,14 @@ every([], _, _, _) -> [].
 unseen({_, Each, Members}) ->
     [{processes, {sampled, length(Members)}} || Each > ?ALL].
 
-%% @doc At the end of the interval: which of them are still there, and which were idle. `Growers'
-%% are the rows of a window.
--spec last({term(), float(), [member()]}, [sonde_proc_count:row()], reference()) -> crowd().
-last({Side, Each, Members}, Growers, Caller) ->
+%% @doc At the end: which of them are still there, and which were idle. `Times' is how many intervals that
+%% took. `Growers' are the rows of a window.
+-spec last({term(), float(), [member()]}, [sonde_proc_count:row()], number(), reference()) -> crowd().
+last({Side, Each, Members}, Growers, Times, Caller) ->
     Later = facts([Pid || {Pid, _} <- Members], Caller),
     Rest = lists:min([?MOST_REST | [Does - Did || {Pid, #{reductions := Did}} <- Members,
                                                   #{Pid := #{reductions := Does}} <- [Later]]]),
-    Now = [Told || {_, Told} <- each(fun({Pid, Before}) -> named(Pid, Before, map_get(Pid, Later), Rest)
+    Now = [Told || {_, Told} <- each(fun({Pid, Before}) -> named(Pid, Before, map_get(Pid, Later), {Rest, Times})
                                      end, [M || {Pid, _} = M <- Members, is_map_key(Pid, Later)],
                                      Caller)],
     Born = born([Row || {Pid, _, _} = Row <- Growers, not lists:keymember(Pid, 1, Members)],
@@ -95,12 +95,12 @@ last({Side, Each, Members}, Growers, Caller) ->
       groups => [group(Key, Of, maps:get(Key, Born, 0), Each, Side)
                                || {Key, Of} <- maps:to_list(Groups)]}.
 
-named(Pid, #{reductions := Did}, #{reductions := Does, memory := Bytes} = Now, Rest) ->
+named(Pid, #{reductions := Did}, #{reductions := Does, memory := Bytes} = Now, {Rest, Times}) ->
     case {sonde_group:initial_call(Pid, Bytes < ?SMALL),
           process_info(Pid, [registered_name, current_function, status])} of
         {{_, _, _} = Call, [{_, Name}, {_, Current}, {_, Status}]} ->
             {key(Call, Current), Now#{pid => Pid, name => Name, current => Current, status => Status,
-                                      idle => is_idle(Does - Did - Rest)}};
+                                      idle => is_idle(round((Does - Did - Rest) / Times))}};
         _ ->
             none
     end.
@@ -119,7 +119,7 @@ born(Growers, Caller) ->
 
 newborn({Pid, Gained, _}) ->
     case sonde_every_process:one(Pid, [memory]) of
-        {ok, [Gained]} -> named(Pid, #{reductions => 0}, #{reductions => 0, memory => Gained}, 0);
+        {ok, [Gained]} -> named(Pid, #{reductions => 0}, #{reductions => 0, memory => Gained}, {0, 1});
         _ -> older
     end.
 

@@ -7,7 +7,7 @@
 %% term sees, messages that stay, monitors on the same process, processes without any tie.
 -module(sonde_judge).
 
--export([find/1]).
+-export([find/1, least/1]).
 -export_type([suspect/0, kind/0, remedy/0, node_facts/0]).
 
 -import(sonde_facts_procs, [held/1]).
@@ -135,8 +135,12 @@ node_of(#{moments := Moments, processes := Processes, tables := Tables, again :=
     Grown = lists:sum([max(0, grown(size, S)) || #{samples := S} <- Processes])
         + lists:sum([max(0, grown(bytes, S)) || #{samples := S} <- Tables]),
     Total = lists:max(Totals),
-    #{total => Total, rest => Rest, again => Again, least => max(?LEAST, round(?SHARE * Total)),
+    #{total => Total, rest => Rest, again => Again, least => least(Total),
       grown => max(?GROWN, round(?GROWTH_SHARE * max(Grown, lists:last(Totals) - hd(Totals))))}.
+
+%% @doc The bytes that the least of suspects has, on a node with so many.
+-spec least(non_neg_integer()) -> pos_integer().
+least(Total) -> max(?LEAST, round(?SHARE * Total)).
 
 %% ---- processes
 
@@ -213,7 +217,7 @@ collects(#{collected := #{minor := Minor, full := Full}, samples := Samples}) ->
     Steps = steps_of([C || #{collections := C} <- Samples]),
     Young = filling(young, Samples),
     case {Full > 0 orelse lists:member(full, Steps) orelse filling(old, Samples)
-          orelse fills(Minor, Samples) orelse sweeps(Minor, Samples) orelse sweeps_often(Minor, Samples),
+          orelse fills(Minor, Samples) orelse sweeps(Minor, Samples) orelse sweeps_often(Samples),
           Minor > 0 orelse lists:member(minor, Steps) orelse Young} of
         {true, _} -> full;
         {false, true} -> minor;
@@ -257,12 +261,10 @@ sweeps(Minor, Samples) ->
 
 %% At the rate at which it works and collects, the last full collection came within a minute, and it made many
 %% more minor collections in its life than since then: it makes full ones again and again.
-sweeps_often(Minor, Samples) when Minor > 0 ->
+sweeps_often([#{collections := {Before, _}} | _] = Samples) ->
     #{reductions := All, collections := {Gcs, _}} = lists:last(Samples),
-    Since = max(Gcs, Minor),
-    All * Minor >= ?OFTEN * Since * grown(reductions, Samples) andalso is_soon(Since, Minor, elapsed(Samples));
-sweeps_often(_, _) ->
-    false.
+    Made = Gcs - Before,
+    All * Made >= ?OFTEN * Gcs * grown(reductions, Samples) andalso is_soon(Gcs, Made, elapsed(Samples)).
 
 slices(#{pid := Pid, samples := Samples, waste := Waste}, #{least := Least}) ->
     Held = [{Pinned - Seen, Seen, Pinned}

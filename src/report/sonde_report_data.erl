@@ -134,8 +134,8 @@ early([Name | Names], Half, Opts, How, Done) ->
 early([], _, _, _, Done) ->
     {Done, []}.
 
-%% The diagnosis may look for three times as long, and its sweeps need time, too.
-watch(Interval, Left) -> min(Interval, max(?LEAST_MS, Left div 4)).
+%% The diagnosis looks twice, and its sweeps need time, too.
+watch(Interval, Left) -> min(Interval, max(?LEAST_MS, sonde_facts:interval(3 * Left div 4))).
 
 shortly(diagnosis, #{data := _} = Section, Watch, Interval) when Watch < Interval ->
     Text = sonde_report_text:text(io_lib:format("there was time to watch the node for ~b ms, not for ~b ms", [Watch, Interval])),
