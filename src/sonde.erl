@@ -1266,8 +1266,8 @@ diagnosis() -> diagnosis(#{}).
 %% timers is the suspect for the timers, and a handler of `logger' for its mailbox and for the processes
 %% that wait for it. Garbage that the process itself collects is no suspect. This holds if the process makes a full
 %% collection while it is watched, if one is due within a minute, and if the last one came within a minute and
-%% it makes them again and again. If a process with garbage makes no full
-%% collection in the interval, it is watched for up to four seconds more: it may work every few seconds. If the process makes only minor
+%% it makes them again and again. A process with garbage that makes none in the interval is watched for up to four
+%% seconds more, because it may work every few seconds. If the process makes only minor
 %% collections, the garbage that they leave is a suspect, unless `fullsweep_after' is at most 10. What
 %% is merely large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB;
 %% timers and persistent terms count by their growth alone. If
@@ -1314,8 +1314,8 @@ report(File) -> report(File, #{}).
 %%     stays. One to a device, a pipe, a folder or into /proc is an error</li>
 %% <li>`content' (`false'): adds previews and keys of the three heaps, as of {@link heap_top/3}. Where the
 %%     environment has `{allow_content, false}' the error is `content_forbidden'</li>
-%% <li>`interval' (2000 ms): how long the diagnosis watches the node; at most a quarter to a half of the time
-%%     that is left when it begins</li>
+%% <li>`interval' (2000 ms): how long the diagnosis watches the node; less if there is little time left when
+%%     it begins</li>
 %% <li>`top' (200, up to 1000): the number of rows for each attribute</li>
 %% <li>`timeout' (60000 ms): for all sections together; each of them has 15 seconds, and the diagnosis its
 %%     interval in addition. If nothing at all is read in this time, no file is written, and the error is `timeout'</li>
