@@ -10,7 +10,7 @@ suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
     [a_held_scan_of_what_stays_is_right, a_scan_notices_that_its_process_ran,
-     a_scan_notices_a_collection, a_scan_notices_what_was_sent_to_one_that_does_not_run,
+     a_scan_notices_a_collection, a_refusal_notices_a_collection, a_scan_notices_what_was_sent_to_one_that_does_not_run,
      a_scan_that_compares_no_stamp_is_wrong, a_scan_that_compares_reductions_alone_is_wrong,
      a_look_notices_that_its_process_ran, a_look_that_compares_no_stamp_is_wrong,
      a_part_is_one_of_what_was_counted, a_part_is_not_of_what_came_later, a_part_beside_other_values].
@@ -45,6 +45,27 @@ a_scan_notices_that_its_process_ran(Config) ->
 
 a_scan_notices_a_collection(Config) ->
     notices(there(Config, held_scans, [fun() -> still() end, fun garbage_collect/1])).
+
+%% A heap was too large when the scan began with it, and was collected before that was said.
+a_refusal_notices_a_collection(Config) ->
+    [{false, _, 1}, {false, _, 1}] = [there(Config, collected_while_held, [Attr]) || Attr <- [bin_garbage, flat_size]].
+
+%% In the node: whether the process is said to be too large, its rows, and how often it was torn.
+collected_while_held(Attr) ->
+    P = spawn(fun() -> loses(lists:seq(1, 10000)) end),
+    ok = sonde_test:settle(P),
+    #{torn := Before} = sonde_nif:counters(),
+    Scan = sonde_nif:scan_new(Attr, each, 0, [P], [], 0),
+    ok = sonde_nif:scan_limit(Scan, 5000, 0),
+    Rows = held(P, opened, fun() -> scan(Scan, sonde_nif:scan_step(Scan), []) end,
+                fun() -> runs(P) end),
+    #{torn := After} = sonde_nif:counters(),
+    sonde_test:stop(P),
+    {[P || {_, ask} <- Rows] =/= [], Rows, After - Before}.
+
+loses(List) ->
+    receive {run, From} -> true = List =/= [], true = garbage_collect(), From ! {ran, self()} end,
+    waits([]).
 
 %% A scan that does not count what was sent need not notice it.
 a_scan_notices_what_was_sent_to_one_that_does_not_run(Config) ->

@@ -11,11 +11,14 @@
 static long fail_at; /* the n-th allocation from now fails; 0: none */
 static long allocated;
 static bool allocation_failed;
+static void (*on_failure)(void); /* called when one fails */
 
 static bool must_fail(void)
 {
     bool now = fail_at > 0 && --fail_at == 0;
     allocation_failed = allocation_failed || now;
+    if (now && on_failure)
+        on_failure();
     return now;
 }
 

@@ -587,10 +587,22 @@ void walk_prefetch(const struct walk *w, enum peek_reader r)
     }
 }
 
+static bool refuses(enum status st)
+{
+    return st == ST_NOMEM || st == ST_TOO_LARGE || st == ST_ASK;
+}
+
+/* A refusal, too, is true only if the process did not change: a heap whose size is torn asks for as much memory as
+ * no machine has. */
 enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b)
 {
     const struct reading rd = reading_of(w, vm, b);
-    return w->q->row->go(w, &rd);
+    enum status st = w->q->row->go(w, &rd);
+    if (!refuses(st))
+        return st;
+    peek_barrier();
+    enum status closed = walk_close(w->stamp, vm);
+    return closed == ST_OK ? st : closed;
 }
 
 enum status walk_go_under(struct walk *w, const struct reading *rd)

@@ -108,8 +108,8 @@ enum status walk_go_under(struct walk *w, const struct reading *rd);
 /* Asks for the cache lines that the walk will want first. */
 void walk_prefetch(const struct walk *w, enum peek_reader r);
 
-/* OK, TIMESLICE (call again), BUSY, TORN, ASK, TOO_LARGE, NOMEM. After it: walk_finish; and before the value is
- * believed: walk_close. */
+/* OK, TIMESLICE (call again), BUSY, TORN; ASK, TOO_LARGE and NOMEM only if the stamp is still the same. After OK:
+ * walk_finish; and before the value is believed: walk_close. */
 enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b);
 
 /* After OK from walk_go: reads what it asked for last. OK or TORN. */

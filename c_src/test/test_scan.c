@@ -498,6 +498,47 @@ static void test_begin(const struct layout *lay)
     free_world(w);
 }
 
+/* An allocation fails that a process asked for, which changed meanwhile: it was torn, and is looked at again. */
+static struct world *changing_world;
+
+static void run_for_a_moment(void)
+{
+    char *p = (char *)changing_world->table[1]; // NOLINT
+    put(changing_world, p, LF_reds, get(changing_world, p, LF_reds) + 1);
+}
+
+static void test_refused(const struct layout *lay)
+{
+    static const enum attr attrs[] = {ATTR_garbage_bytes, ATTR_flat_size, ATTR_binary_exclusive};
+    struct world *w = new_world(lay);
+    struct scan *s = malloc(sizeof *s);
+    struct answer a;
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+    char *p = make_process(w, 1);
+    if (!s)
+        abort();
+    put(w, p, LF_off_heap, make_chain(w, p, 90, &count, &bytes));
+    changing_world = w;
+    for (unsigned k = 0; k < sizeof attrs / sizeof *attrs; k++) {
+        start(s, &w->vm, attrs[k], SCAN_TOP, 10, NULL, 0);
+        fail_at = 1;
+        run(s, &w->vm, LONG, &a);
+        check(a.result == SCAN_NOMEM, "that there is no memory is said", lay->name);
+        scan_free(s);
+        start(s, &w->vm, attrs[k], SCAN_TOP, 10, NULL, 0);
+        fail_at = 1;
+        on_failure = run_for_a_moment;
+        run(s, &w->vm, LONG, &a);
+        on_failure = NULL;
+        check(a.result == SCAN_DONE && a.rows == 1 && s->counters.torn == 1,
+              "but who ran meanwhile is looked at again", lay->name);
+        scan_free(s);
+    }
+    free(s);
+    free_world(w);
+}
+
 /* The N largest rows, compared with sorting all. */
 static int by_rank(const void *a, const void *b)
 {
@@ -547,6 +588,7 @@ int main(void)
         test_parts(lay);
         test_all_were_met(lay);
         test_begin(lay);
+        test_refused(lay);
         test_account_is_full(lay, true);
         test_account_is_full(lay, false);
     }
