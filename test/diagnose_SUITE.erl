@@ -518,10 +518,16 @@ who_makes_full_collections_again_and_again_leaks_nothing(_Config) ->
     #{remedy := fullsweep_after} = told(Worked(590000000, 6, 1)),
     none = told(Worked(1000000000000, 149, 1)),
     #{remedy := fullsweep_after} = told(Worked(1000000000000, 151, 1)),
-    #{remedy := collect} = told(Worked(1000000000000, 6, 0)).
+    #{remedy := collect} = told(Worked(1000000000000, 6, 0)),
+    %% It always worked as now: the work of its life would take 24 seconds at this rate, and the node is 12 seconds old.
+    none = told(Worked(5400000, 6, 1), 12000),
+    #{remedy := fullsweep_after} = told(Worked(5400000, 6, 1), 11900),
+    #{remedy := fullsweep_after} = told(Worked(5300000, 6, 1), 12000).
 
-told(Process) ->
-    case sonde_judge:find(facts(#{processes => [Process]})) of
+told(Process) -> told(Process, 0).
+
+told(Process, Up) ->
+    case sonde_judge:find(facts(#{up => Up, processes => [Process]})) of
         [] -> none;
         [Suspect] -> Suspect
     end.
@@ -1381,7 +1387,7 @@ numbers() -> ?LET({List, Rises}, {list(natural()), boolean()},
 numbered(List) -> lists:zip(lists:seq(1, length(List)), List).
 
 facts(Given) ->
-    maps:merge(#{ms => 2000, again => none, moments => [moment(I * 300, 100000000) || I <- lists:seq(1, 6)],
+    maps:merge(#{ms => 2000, up => 0, again => none, moments => [moment(I * 300, 100000000) || I <- lists:seq(1, 6)],
                  limits => #{processes => 100000, ports => 100000, atoms => 100000,
                              tables => 100000},
                  by_allocator => [], rss => undefined, processes => [],

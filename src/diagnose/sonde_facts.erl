@@ -23,10 +23,11 @@
 %% and the carriers, of each allocator;
 %% `size' is the total on which shares of the node are based; `timers' are the bytes of timers of
 %% `erlang:send_after/3' and the like, where they are known.
+%% `up': how many milliseconds ago the node started.
 %% `moments', and the samples of each process and table, are in the order of time. Those from `again' on
 %% are of the second look.
 -type facts() ::
-        #{ms := pos_integer(), moments := [moment(), ...], again := sonde_series:again(),
+        #{ms := pos_integer(), up := non_neg_integer(), moments := [moment(), ...], again := sonde_series:again(),
           limits := #{processes | ports | atoms | tables := pos_integer()},
           by_allocator := [{atom(), non_neg_integer()}],
           rss := non_neg_integer() | undefined,
@@ -75,7 +76,7 @@ take(Ms, Caller) ->
     {Tables2, Skipped} = sonde_facts_tables:last(Tables1, lists:last(Moments)),
     Rss = sonde_memory:resident(),
     NoRss = [{rss, no_proc} || Rss =:= undefined],
-    #{ms => Ms, moments => Moments, again => Again, limits => limits(),
+    #{ms => Ms, up => up_ms(), moments => Moments, again => Again, limits => limits(),
       by_allocator => [T || {_, Bytes} = T <- sonde_alloc:memory(allocated_types), Bytes > 0],
       rss => Rss, processes => sonde_facts_procs:last(Procs1),
       crowd => sonde_facts_sample:last(Crowd, Growers, max(1, (now_ms() - Start) / Ms), Caller), tables => Tables2,
@@ -154,6 +155,10 @@ moment() ->
             size => case Memory of #{total := Total} -> Total; _ -> sonde_memory:total() end,
             unused => Unused, allocated => sonde_alloc:memory(allocated),
             used => sonde_alloc:memory(used)}.
+
+%% A call for `wall_clock' would change what others see who ask how long ago the last such call was.
+up_ms() ->
+    erlang:convert_time_unit(erlang:monotonic_time() - erlang:system_info(start_time), native, millisecond).
 
 now_ms() ->
     erlang:monotonic_time(millisecond).

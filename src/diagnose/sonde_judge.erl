@@ -37,8 +37,8 @@
 -type mfargs() :: {module(), atom(), [term()]}.
 %% `least': suspects have at least so many bytes. `grown': less growth counts as none.
 %% `rest': the reductions that an idle process used as well.
-%% `again': what grows in the first look must go on in the second.
--type node_facts() :: #{total | rest := non_neg_integer(), least := pos_integer(),
+%% `again': what grows in the first look must go on in the second. `up': the node's age in milliseconds.
+-type node_facts() :: #{total | rest | up := non_neg_integer(), least := pos_integer(),
                         grown := pos_integer(), again := sonde_series:again()}.
 -type suspects() :: [suspect()].
 
@@ -55,6 +55,7 @@
 -define(MANY, 10).            % minor collections, of which some would promote what is to be promoted
 -define(FULLSWEEP, 10).       % the setting that is recommended
 -define(OFTEN, 1000).         % times the minor collections since the last full one; a start may be 100 times the work
+-define(STEADILY, 10).        % likewise, if it always worked about as now
 -define(SOON_MS, 60000).      % a collection that comes within this time comes by itself
 -define(CROWD, 50).           % processes
 -define(MANY_SIZES, 6).       % samples; so many random sizes rise once in 720 times, and four once in 24
@@ -129,13 +130,13 @@ once([], _) ->
 worse(#{share := A, bytes := X}, #{share := B, bytes := Y}) -> {A, X} >= {B, Y}.
 
 %% What is measured against.
-node_of(#{moments := Moments, processes := Processes, tables := Tables, again := Again,
+node_of(#{moments := Moments, processes := Processes, tables := Tables, again := Again, up := Up,
           crowd := #{rest := Rest}}) ->
     Totals = [Size || #{size := Size} <- Moments],
     Grown = lists:sum([max(0, grown(size, S)) || #{samples := S} <- Processes])
         + lists:sum([max(0, grown(bytes, S)) || #{samples := S} <- Tables]),
     Total = lists:max(Totals),
-    #{total => Total, rest => Rest, again => Again, least => least(Total),
+    #{total => Total, rest => Rest, again => Again, up => Up, least => least(Total),
       grown => max(?GROWN, round(?GROWTH_SHARE * max(Grown, lists:last(Totals) - hd(Totals))))}.
 
 %% @doc The bytes that the least of suspects has, on a node with so many.
@@ -164,14 +165,14 @@ names(Calls) -> Calls.
 
 %% Garbage that the process has in each sample, and that no collection of its own will free soon.
 %% For binaries, the bytes that a collection would free, as far as known.
-garbage(#{samples := Samples, waste := Waste} = Process, #{least := Least, rest := Rest}) ->
+garbage(#{samples := Samples, waste := Waste} = Process, #{least := Least, rest := Rest, up := Up}) ->
     case heaps(Samples) of
         [_, _ | _] = Heaps ->
             Binaries = min(maps:get(bin_garbage_bytes, Waste, 0),
                            lists:min([Bytes || #{binaries := #{garbage := Bytes}} <- Heaps])),
             Found = {lists:min([Bytes || #{garbage := Bytes} <- Heaps]), Binaries},
             Idle = is_idle(Samples, Rest),
-            accused(stays(Found, collects(Process), Idle, Samples), Process, Least);
+            accused(stays(Found, collects(Process, Up), Idle, Samples), Process, Least);
         _ ->
             false
     end.
@@ -213,11 +214,11 @@ is_idle(Samples, Rest) ->
     Few < ?BUSY orelse Few * 1000 < ?BUSY div 2 * elapsed(Samples).
 
 %% Which collections were noticed, or are near if the process goes on as it did.
-collects(#{collected := #{minor := Minor, full := Full}, samples := Samples}) ->
+collects(#{collected := #{minor := Minor, full := Full}, samples := Samples}, Up) ->
     Steps = steps_of([C || #{collections := C} <- Samples]),
     Young = filling(young, Samples),
     case {Full > 0 orelse lists:member(full, Steps) orelse filling(old, Samples)
-          orelse fills(Minor, Samples) orelse sweeps(Minor, Samples) orelse sweeps_often(Samples),
+          orelse fills(Minor, Samples) orelse sweeps(Minor, Samples) orelse sweeps_often(Samples, Up),
           Minor > 0 orelse lists:member(minor, Steps) orelse Young} of
         {true, _} -> full;
         {false, true} -> minor;
@@ -260,11 +261,14 @@ sweeps(Minor, Samples) ->
     is_soon(max(0, After - Gcs), Minor, elapsed(Samples)).
 
 %% At the rate at which it works and collects, the last full collection came within a minute, and it made many
-%% more minor collections in its life than since then: it makes full ones again and again.
-sweeps_often([#{collections := {Before, _}} | _] = Samples) ->
+%% more minor collections in its life than since then: it makes full ones again and again. If its work so far would
+%% take much longer at this rate than the node is up, most of it was done at once, for instance to start, and with it
+%% most of the collections.
+sweeps_often([#{collections := {Before, _}} | _] = Samples, Up) ->
     #{reductions := All, collections := {Gcs, _}} = lists:last(Samples),
-    Made = Gcs - Before,
-    All * Made >= ?OFTEN * Gcs * grown(reductions, Samples) andalso is_soon(Gcs, Made, elapsed(Samples)).
+    {Made, Worked, Ms} = {Gcs - Before, grown(reductions, Samples), elapsed(Samples)},
+    Often = case All * Ms =< 2 * Up * Worked of true -> ?STEADILY; false -> ?OFTEN end,
+    All * Made >= Often * Gcs * Worked andalso is_soon(Gcs, Made, Ms).
 
 slices(#{pid := Pid, samples := Samples, waste := Waste}, #{least := Least}) ->
     Held = [{Pinned - Seen, Seen, Pinned}
