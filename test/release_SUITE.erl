@@ -10,7 +10,7 @@
          end_per_testcase/2]).
 -export([answers_from_a_release/1, answers_without_a_compiler/1,
          takes_the_prebuilt_library_without_a_compiler/1, refuses_prebuilt_libraries_that_do_not_fit/1,
-         takes_the_prebuilt_library_of_its_system/1, prebuilt_libraries_are_reproducible/1,
+         takes_the_prebuilt_library_of_its_system/1, what_is_released_is_reproducible/1,
          the_package_is_complete/1,
          the_appup_has_every_module/1, a_watcher_lives_through_an_upgrade_in_place/1,
          a_watcher_lives_under_an_elixir_supervisor/1]).
@@ -21,7 +21,7 @@ suite() ->
 all() ->
     [answers_from_a_release, answers_without_a_compiler, takes_the_prebuilt_library_without_a_compiler,
      refuses_prebuilt_libraries_that_do_not_fit, takes_the_prebuilt_library_of_its_system,
-     prebuilt_libraries_are_reproducible, the_package_is_complete, the_appup_has_every_module,
+     what_is_released_is_reproducible, the_package_is_complete, the_appup_has_every_module,
      a_watcher_lives_through_an_upgrade_in_place, a_watcher_lives_under_an_elixir_supervisor].
 
 %% The cases cover both sides: the builds do not know which side is under test.
@@ -33,8 +33,8 @@ end_per_suite(_Config) ->
 
 init_per_testcase(Case, Config) when Case =:= the_appup_has_every_module; Case =:= the_package_is_complete ->
     Config;
-init_per_testcase(prebuilt_libraries_are_reproducible, Config) ->
-    sonde_project_helper:needs(["make", "musl-gcc", "aarch64-linux-gnu-gcc"], Config);
+init_per_testcase(what_is_released_is_reproducible, Config) ->
+    sonde_project_helper:needs(["rebar3", "make", "musl-gcc", "aarch64-linux-gnu-gcc"], Config);
 init_per_testcase(a_watcher_lives_under_an_elixir_supervisor, Config) ->
     sonde_project_helper:needs(["rebar3", "git", "mix"], Config);
 init_per_testcase(answers_from_a_release, Config) ->
@@ -160,7 +160,7 @@ built_by(Architecture, C, Dir, Environment) ->
     built(Dir, Environment ++ "PATH=$PWD/bin:$PATH ").
 
 %% In two folders, of other lengths.
-prebuilt_libraries_are_reproducible(Config) ->
+what_is_released_is_reproducible(Config) ->
     Cache = os:getenv("SONDE_CACHE", filename:join(os:getenv("XDG_CACHE_HOME", os:getenv("HOME") ++ "/.cache"), "sonde")),
     case filelib:is_dir(filename:join(Cache, "musl-arm64")) of
         true ->
@@ -168,10 +168,14 @@ prebuilt_libraries_are_reproducible(Config) ->
                 [begin
                      Dir = filename:join(proplists:get_value(priv_dir, Config), Name),
                      _ = sonde_project_helper:repository(Dir),
-                     _ = sh(Dir, "umask " ++ Umask ++ " && SONDE_CACHE='" ++ Cache ++ "' TZ=" ++ Zone ++ " scripts/prebuilt"),
-                     file("_build/prebuilt/SHA256SUMS", Dir)
+                     _ = sh(Dir, "umask " ++ Umask ++ " && export TZ=" ++ Zone ++ " && SONDE_CACHE='" ++ Cache
+                                 ++ "' scripts/prebuilt && rebar3 compile && "
+                                 "scripts/escript _build/default/lib/sonde/ebin _build/escript/sonde c_src/prebuilt"),
+                     {file("_build/prebuilt/SHA256SUMS", Dir),
+                      sh(Dir, "cd _build/escript && sha256sum sonde")}
                  end || {Name, Umask, Zone} <- [{"one", "022", "UTC"}, {"another/one", "077", "Asia/Tokyo"}]],
-            {match, _} = re:run(Sums, "^[0-9a-f]{64}  sonde-.*-prebuilt\\.tar\\.gz\n$");
+            {Libraries, _Command} = Sums,
+            {match, _} = re:run(Libraries, "^[0-9a-f]{64}  sonde-.*-prebuilt\\.tar\\.gz\n$");
         false ->
             {skip, "no musl for aarch64: scripts/setup prebuilt"}
     end.
