@@ -36,8 +36,10 @@
 -define(STRIKES, 2).
 -define(CLEAR_TAU, 0.97).
 %% So many in a row where growth may last for a while and is none: numbers follow the load, which rises
-%% for half of each day, and what several days show changes little from one block to the next.
+%% for half of each day, and what several days show changes little from one block to the next. Numbers that grew for
+%% days must grow for a quarter of a day.
 -define(LASTING, 8).
+-define(DAYS_LASTING, 24).
 -define(DAY, 24).             % hours
 -define(NEAR, 0.8).           % of a limit
 -define(FAR, 0.7).
@@ -197,6 +199,7 @@ verdicts(At, Found, #state{accused = Accused, strikes = Strikes0} = State) ->
                                                  maps:with(maps:keys(Accused), Found)), New),
                  strikes = maps:without(Out, Strikes)}}.
 
+needed(#{what := {count, _}, hours := Hours}) when Hours > ?DAY -> ?DAYS_LASTING;
 needed(#{what := {count, _}}) -> ?LASTING;
 needed(#{what := {memory, _}}) -> ?STRIKES;
 needed(#{hours := Hours}) when Hours > ?DAY -> ?LASTING;
