@@ -25,7 +25,7 @@
          who_makes_full_collections_again_and_again_leaks_nothing/1, garbage_is_freed_as_recommended/1,
          parts_in_a_table_are_told/1, slow_and_deaf_are_told_apart/1, deaf_beside_work/1, slow_in_a_receive_of_its_own/1,
          who_is_waited_for_is_judged/1, who_holds_up_others/1, mail_is_no_state/1, weak_evidence_counts_for_the_large/1,
-         small_processes_give_nothing_back/1, who_is_monitored_is_not_accused/1, what_is_estimated_is_said/1, the_node_itself_is_judged/1,
+         small_processes_give_nothing_back/1, who_is_monitored_is_not_accused/1, who_answered_once_is_judged/1, what_is_estimated_is_said/1, the_node_itself_is_judged/1,
          a_stuck_port_is_told/1, a_stopped_node_is_named/1, timers_are_no_rows_of_ours/1,
          large_is_not_suspected/1, falling_once_is_no_growth/1, creeping_growth_is_told/1,
          near_limits_are_told/1, memory_outside_is_told/1, any_series_has_a_judgement/1]).
@@ -46,7 +46,7 @@ all() ->
      garbage_is_freed_as_recommended, parts_in_a_table_are_told,
      slow_and_deaf_are_told_apart, deaf_beside_work, slow_in_a_receive_of_its_own, mail_is_no_state,
      weak_evidence_counts_for_the_large, small_processes_give_nothing_back,
-     who_is_monitored_is_not_accused, what_is_estimated_is_said,
+     who_is_monitored_is_not_accused, who_answered_once_is_judged, what_is_estimated_is_said,
      who_is_waited_for_is_judged, who_holds_up_others, the_node_itself_is_judged, a_stuck_port_is_told,
      a_stopped_node_is_named, timers_are_no_rows_of_ours, timers_of_the_vm_are_told, a_stuck_log_is_told,
      garbage_is_no_state, growth_goes_on, tables_of_a_node_are_told, a_limit_that_includes_binaries_is_told,
@@ -803,6 +803,15 @@ who_is_monitored_is_not_accused(_Config) ->
     Twins = fun(Of) -> [Twins || #{pid := Pid, twins := Twins} <- Processes, Pid =:= Of] end,
     [[59999], [0], [0]] = [Twins(Pid) || Pid <- [Leaks, Target, Popular]],
     sonde_test:stop([Leaks, Target, Popular | Clients]).
+
+%% Of a process that answered once, no growth is known, but the same monitor many times is.
+who_answered_once_is_judged(_Config) ->
+    Once = fun(Twins) ->
+                   Sample = (sample(1, 100000000))#{monitor_count := 200000, used := 1000000},
+                   sonde_judge:find(facts(#{processes => [(process(self(), [Sample]))#{twins := Twins}]}))
+           end,
+    [#{kind := monitors, remedy := demonitor}] = Once(199999),
+    [] = Once(0).
 
 %% What is computed from a sample is not said as if it had been counted.
 what_is_estimated_is_said(_Config) ->

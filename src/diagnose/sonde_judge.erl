@@ -148,10 +148,16 @@ least(Total) -> max(?LEAST, round(?SHARE * Total)).
 -spec processes(sonde_facts:facts(), node_facts()) -> suspects().
 processes(#{processes := Processes}, Node) ->
     [suspect(Pid, Attrs, Found, Node)
-     || #{pid := Pid, attrs := Attrs, samples := [_, _ | _]} = Process <- Processes,
-        Judge <- [fun garbage/2, fun slices/2, fun mailbox/2, fun monitors/2, fun links/2,
-                  fun stack/2, fun dictionary/2, fun growth/2, fun max_heap/2],
+     || #{pid := Pid, attrs := Attrs, samples := Samples} = Process <- Processes,
+        Judge <- judges(Samples),
         Found <- [Judge(Process, Node)], is_map(Found)].
+
+%% On a busy node, a process may have answered only once. Two monitors for the same process are two at any moment.
+judges([_]) ->
+    [fun monitors/2];
+judges([_, _ | _]) ->
+    [fun garbage/2, fun slices/2, fun mailbox/2, fun monitors/2, fun links/2, fun stack/2, fun dictionary/2,
+     fun growth/2, fun max_heap/2].
 
 suspect(Pid, Attrs, #{evidence := Evidence} = Found, Node) ->
     share(Found#{what => Pid, evidence => Evidence ++ names(Attrs)}, Node).
