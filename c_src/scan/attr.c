@@ -589,11 +589,10 @@ void walk_prefetch(const struct walk *w, enum peek_reader r)
 
 static bool refuses(enum status st)
 {
-    return st == ST_NOMEM || st == ST_TOO_LARGE || st == ST_ASK;
+    return st == ST_NOMEM || st == ST_TOO_LARGE;
 }
 
-/* A refusal, too, is true only if the process did not change: a heap whose size is torn asks for as much memory as
- * no machine has. */
+/* A refusal counts only if the stamp is unchanged: a torn heap size can ask for more memory than there is. */
 enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b)
 {
     const struct reading rd = reading_of(w, vm, b);

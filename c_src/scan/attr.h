@@ -108,7 +108,7 @@ enum status walk_go_under(struct walk *w, const struct reading *rd);
 /* Asks for the cache lines that the walk will want first. */
 void walk_prefetch(const struct walk *w, enum peek_reader r);
 
-/* OK, TIMESLICE (call again), BUSY, TORN; ASK, TOO_LARGE and NOMEM only if the stamp is still the same. After OK:
+/* OK, TIMESLICE (call again), BUSY, TORN, ASK; TOO_LARGE and NOMEM only if the stamp is unchanged. After OK:
  * walk_finish; and before the value is believed: walk_close. */
 enum status walk_go(struct walk *w, const struct vm *vm, struct budget *b);
 

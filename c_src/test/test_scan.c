@@ -498,7 +498,7 @@ static void test_begin(const struct layout *lay)
     free_world(w);
 }
 
-/* An allocation fails that a process asked for, which changed meanwhile: it was torn, and is looked at again. */
+/* An allocation fails while its process changes: the walk is torn, and tried again. */
 static struct world *changing_world;
 
 static void run_for_a_moment(void)
@@ -524,7 +524,7 @@ static void test_refused(const struct layout *lay)
         start(s, &w->vm, attrs[k], SCAN_TOP, 10, NULL, 0);
         fail_at = 1;
         run(s, &w->vm, LONG, &a);
-        check(a.result == SCAN_NOMEM, "that there is no memory is said", lay->name);
+        check(a.result == SCAN_NOMEM, "no memory is an answer", lay->name);
         scan_free(s);
         start(s, &w->vm, attrs[k], SCAN_TOP, 10, NULL, 0);
         fail_at = 1;
@@ -532,7 +532,7 @@ static void test_refused(const struct layout *lay)
         run(s, &w->vm, LONG, &a);
         on_failure = NULL;
         check(a.result == SCAN_DONE && a.rows == 1 && s->counters.torn == 1,
-              "but who ran meanwhile is looked at again", lay->name);
+              "but a process that ran meanwhile is read again", lay->name);
         scan_free(s);
     }
     free(s);
