@@ -1264,12 +1264,14 @@ diagnosis() -> diagnosis(#{}).
 %% </ul>
 %% One fault is one suspect: a process or a table that keeps as many references or rows as there are new
 %% timers is the suspect for the timers, and a handler of `logger' for its mailbox and for the processes
-%% that wait for it. Garbage that the process itself collects is no suspect. This holds if the process makes a full
-%% collection while it is watched, if one is due within a minute, and if the last one came within a minute and
-%% it makes them again and again: it has made many more minor collections in its life than since then, and its work is
-%% not mostly that of its start. A process with garbage that makes none in the interval is watched for up to four
-%% seconds more, because it may work every few seconds. If the process makes only minor
-%% collections, the garbage that they leave is a suspect, unless `fullsweep_after' is at most 10. What
+%% that wait for it. Garbage that the process itself collects is no suspect. This holds if the
+%% process makes a full collection while it is watched, if one is due within a minute (for a process
+%% that collects rarely, within five), and if the last one came within a minute and it makes them
+%% again and again: it has made very many more minor collections in its life than since then, or ten
+%% times as many if it is about as old as the node and always worked as now. A process with garbage
+%% that makes none in the interval is watched for up to four seconds more, because it may work every
+%% few seconds. If the process makes only minor collections, the garbage that they leave is a
+%% suspect, unless `fullsweep_after' is at most 10. What
 %% is merely large is no suspect, nor is what has less than 3 % of the node's memory, or 2 MB;
 %% timers and persistent terms count by their growth alone. If
 %% fewer than five heaps of a process were read, its growing size is a suspect only if the process

@@ -156,7 +156,7 @@ moment() ->
             unused => Unused, allocated => sonde_alloc:memory(allocated),
             used => sonde_alloc:memory(used)}.
 
-%% A call for `wall_clock' would change what others see who ask how long ago the last such call was.
+%% `statistics(wall_clock)' would restart the interval that other callers see.
 up_ms() ->
     erlang:convert_time_unit(erlang:monotonic_time() - erlang:system_info(start_time), native, millisecond).
 

@@ -57,6 +57,7 @@
 -define(OFTEN, 1000).         % times the minor collections since the last full one; a start may be 100 times the work
 -define(STEADILY, 10).        % likewise, if it always worked about as now
 -define(SOON_MS, 60000).      % a collection that comes within this time comes by itself
+-define(FORESEEN_MS, 300000). % likewise, where the rate is an average of many collections
 -define(CROWD, 50).           % processes
 -define(MANY_SIZES, 6).       % samples; so many random sizes rise once in 720 times, and four once in 24
 
@@ -152,7 +153,7 @@ processes(#{processes := Processes}, Node) ->
         Judge <- judges(Samples),
         Found <- [Judge(Process, Node)], is_map(Found)].
 
-%% On a busy node, a process may have answered only once. Two monitors for the same process are two at any moment.
+%% On a busy node, a process may have answered only once. That it monitors another one many times shows then, too.
 judges([_]) ->
     [fun monitors/2];
 judges([_, _ | _]) ->
@@ -243,11 +244,13 @@ filling(Generation, Samples) ->
     Ms = elapsed(Samples),
     is_soon(Room, grown(terms, Series), Ms) orelse is_soon(BinaryRoom, grown(binaries, Series), Ms).
 
-is_soon(Room, Grown, Ms) -> Grown > 0 andalso Room * Ms < Grown * ?SOON_MS.
+is_soon(Room, Grown, Ms) -> is_soon(Room, Grown, Ms, ?SOON_MS).
+
+is_soon(Room, Grown, Ms, Soon) -> Grown > 0 andalso Room * Ms < Grown * Soon.
 
 %% A few minor collections may promote nothing by chance. So it is also full soon if each promotes what
 %% they did on average since the last full one, or all that the young generation has now if that is
-%% less.
+%% less. A process that collects so rarely takes minutes for what others do in one.
 fills(Minor, Samples) when Minor > 0, Minor < ?MANY ->
     #{collections := {Gcs, _}, old := #{room := Room, binary_room := BinaryRoom} = Old}
         = lists:last(Samples),
@@ -256,8 +259,8 @@ fills(Minor, Samples) when Minor > 0, Minor < ?MANY ->
                        lists:max([Of || #{young := #{What := Of}} <- Samples]))
            end,
     Gcs >= 2 * ?MANY
-        andalso (is_soon(Room, Minor * Each(terms), elapsed(Samples))
-                 orelse is_soon(BinaryRoom, Minor * Each(binaries), elapsed(Samples)));
+        andalso (is_soon(Room, Minor * Each(terms), elapsed(Samples), ?FORESEEN_MS)
+                 orelse is_soon(BinaryRoom, Minor * Each(binaries), elapsed(Samples), ?FORESEEN_MS));
 fills(_, _) ->
     false.
 
@@ -267,13 +270,15 @@ sweeps(Minor, Samples) ->
     is_soon(max(0, After - Gcs), Minor, elapsed(Samples)).
 
 %% At the rate at which it works and collects, the last full collection came within a minute, and it made many
-%% more minor collections in its life than since then: it makes full ones again and again. If its work so far would
-%% take much longer at this rate than the node is up, most of it was done at once, for instance to start, and with it
-%% most of the collections.
+%% more minor collections in its life than since then: it makes full ones again and again. Fewer are enough for a
+%% process that is as old as the node and always worked about as now: at this rate its work so far would take half to
+%% twice the node's age. A process that did most of its work at once, for instance to start, made most of its
+%% collections then.
 sweeps_often([#{collections := {Before, _}} | _] = Samples, Up) ->
     #{reductions := All, collections := {Gcs, _}} = lists:last(Samples),
     {Made, Worked, Ms} = {Gcs - Before, grown(reductions, Samples), elapsed(Samples)},
-    Often = case All * Ms =< 2 * Up * Worked of true -> ?STEADILY; false -> ?OFTEN end,
+    IsSteady = 2 * All * Ms >= Up * Worked andalso All * Ms =< 2 * Up * Worked,
+    Often = case IsSteady of true -> ?STEADILY; false -> ?OFTEN end,
     All * Made >= Often * Gcs * Worked andalso is_soon(Gcs, Made, Ms).
 
 slices(#{pid := Pid, samples := Samples, waste := Waste}, #{least := Least}) ->
