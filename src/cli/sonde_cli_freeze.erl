@@ -13,6 +13,7 @@
 -define(ANSWER_MS, 10000).    % of the shell; this machine may be busy
 -define(STOPPED_MS, 1000).    % until each thread has stopped
 -define(TRIES, 50).            % until no thread of it is leaving its processor
+-define(ENDS_TRIES, 50).       % of 10 ms: a process that was killed is there for a moment
 -define(MARGIN_MS, 50).       % left of the limit when the look has to be done
 
 %% @doc Runs Fun while the process is stopped, for at most that long; it gets the time that it has. A process that was
@@ -52,11 +53,24 @@ at_rest(OsPid, Limit, Begun, Fun, Done) ->
             Still = threads(OsPid) =:= Before,
             case Done(Result) of
                 {ok, _, _} when not Still ->
-                    {late, Result, "it went on before the look was done: something else sent it SIGCONT"};
+                    {late, Result, case ends(OsPid, ?ENDS_TRIES) of
+                                       true -> "it ended while it was stopped";
+                                       false -> "it went on before the look was done: something else sent it SIGCONT"
+                                   end};
                 Other -> Other
             end;
         false ->
             {error, "it did not stop in time (--freeze-limit MS), or a thread of it is in a system call that cannot be interrupted"}
+    end.
+
+ends(_, 0) -> false;
+ends(OsPid, Tries) ->
+    case status(lists:concat(["/proc/", OsPid, "/stat"])) of
+        [State | _] when State =/= <<"Z">>, State =/= <<"X">> ->
+            ok = timer:sleep(10),
+            ends(OsPid, Tries - 1);
+        _ ->
+            true
     end.
 
 going_on(Port, Begun, Result) ->
