@@ -157,12 +157,15 @@ static void take_rows(const struct image *img, struct scan *s, enum attr attr)
     scan_taken(s);
 }
 
-static unsigned changed_before; /* changes of the memory before the scan */
+/* Before the scan: changes of the memory, and whether an allocation failed. */
+static unsigned changed_before;
+static bool failed_before;
 
 static enum scan_result run_scan(const struct image *img, struct scan *s, enum attr attr)
 {
     const uint64_t forever = UINT64_MAX / 4;
     changed_before = memory_changed();
+    failed_before = fuzz_failed();
     enum scan_result r = SCAN_MORE;
     for (unsigned i = 0; r == SCAN_MORE || r == SCAN_ASK || r == SCAN_ROWS; i++) {
         fuzz_must(i < 100000, "a scan that does not end:", attr);
@@ -195,8 +198,8 @@ static bool readable_table(const struct image *img)
 static bool check_result(const struct image *img, const struct scan *s, enum scan_result r,
                          enum attr attr)
 {
-    bool without =
-        memory_changed() > changed_before; /* a process that ran meanwhile is read again */
+    /* a process that ran meanwhile is read again */
+    bool without = failed_before || memory_changed() > changed_before;
     for (unsigned k = 0; k < s->qn; k++)
         without = without || fuzz_is_waste(s->q[k].attr);
     fuzz_must(r == SCAN_NOMEM ? fuzz_failed() : !fuzz_failed() || without || r != SCAN_DONE,
