@@ -63,6 +63,7 @@ at_rest(OsPid, Limit, Begun, Fun, Done) ->
             {error, "it did not stop in time (--freeze-limit MS), or a thread of it is in a system call that cannot be interrupted"}
     end.
 
+%% Whether it is being killed: until it is gone, its threads have run.
 ends(_, 0) -> false;
 ends(OsPid, Tries) ->
     case status(lists:concat(["/proc/", OsPid, "/stat"])) of
