@@ -982,9 +982,10 @@ the_node_itself_is_judged(_Config) ->
                                        processes := [with_samples(fun(_, S) -> S#{memory := 40000000} end, Handler)]})),
     _ = [[] = Kinds(Facts) || Facts <- [Log(201, Long), (Log(200, Long))#{ms => 1900},
                                         (Log(200, Long))#{loggers => []}]],
-    Queue = fun(First, Last) -> #{queues => [{hd(erlang:ports()), self(), First, Last, []}]} end,
-    [{port_queue, slow_peer}] = Kinds(Queue(5000000, 4000000)),
-    _ = [[] = Kinds(Queue(First, Last)) || {First, Last} <- [{5000000, 1000000}, {1000000, 5000000}]],
+    Queue = fun(First, Last, Taken) -> #{queues => [{hd(erlang:ports()), self(), First, Last, Taken, []}]} end,
+    _ = [[{port_queue, slow_peer}] = Kinds(Queue(5000000, 4000000, Taken)) || Taken <- [0, 3999999]],
+    _ = [[] = Kinds(Queue(First, Last, Taken))
+         || {First, Last, Taken} <- [{5000000, 1000000, 0}, {1000000, 5000000, 0}, {5000000, 4000000, 4000000}]],
     Connection = fun(First, Last, Taken) ->
                          #{connections => [#{node => node(), port => hd(erlang:ports()),
                                              queued => {First, Last}, taken => Taken}]}
@@ -1157,26 +1158,55 @@ growth_goes_on(_Config) ->
     _ = [[] = Kinds(Changed(600, Change)) || Change <- [#{persistent => 1000000}, #{persistent_terms => 99}]],
     {[timers], []} = {Kinds(Node(timers, [7000000, 7000000])), Kinds(Node(timers, [6000000, 5000000]))}.
 
-%% The same on a node: a socket whose peer reads nothing, a process near its limit, more and more
-%% persistent terms.
+%% The same on a node: a socket whose peer reads nothing, a program that reads nothing, a process near its limit,
+%% more and more persistent terms.
 a_stuck_port_is_told(_Config) ->
-    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {active, false}]),
-    {ok, At} = inet:port(Listen),
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, At, [{high_watermark, 40000000},
-                                                        {linger, {true, 0}}, binary]),
-    ok = gen_tcp:send(Socket, binary:copy(<<1>>, 30000000)),
     Limited = spawn_opt(fun() -> holds(lists:seq(1, 100000)) end,
                         [{max_heap_size, #{size => 300000, kill => true, error_logger => false}}]),
     Terms = spawn(fun() -> persistent(1) end),
+    Data = binary:copy(<<1>>, 30000000),
+    Part = binary:copy(<<2>>, 100000),
+    Stuck = spawn(fun() -> sends_on(full(fun(_) -> holds(nothing) end, Data, 100000000), Part, 20) end),
+    Program = spawn(fun() -> true = port_command(open_port({spawn, "sleep 30"}, [binary]), Data), holds(nothing) end),
+    %% its peer takes megabytes in each moment, and it sends as many
+    Busy = spawn(fun() -> sends_on(full(fun takes_on/1, Data, 40000000), Part, 0) end),
+    ok = sonde_test:until(queued, fun() -> lists:all(fun(Pid) -> port_queue(Pid) > 20000000 end, [Stuck, Program]) end),
     #{suspects := Suspects} = sonde:diagnosis(),
     Told = [{Kind, What} || #{kind := Kind, what := What} <- Suspects],
-    _ = [{true, _} = {lists:member(One, Told), {One, Told}}
-         || One <- [{port_queue, self()}, {persistent_terms, node}]],
+    true = lists:member({persistent_terms, node}, Told),
+    %% what is sent between two reads counts as taken
+    Found = fun(Pid) -> [{Bytes >= 20000000, proplists:get_value(taken, Evidence) < 1000000}
+                         || #{kind := port_queue, what := What, bytes := Bytes, evidence := Evidence} <- Suspects,
+                            What =:= Pid]
+            end,
+    {[{true, true}], [{true, true}], []} = {Found(Stuck), Found(Program), Found(Busy)},
     _ = sonde_diagnose_text:lines(sonde:diagnosis(#{interval => 100}), 80, erlang),
-    sonde_test:stop([Terms, Limited]),
+    sonde_test:stop([Terms, Limited, Stuck, Program, Busy]),
     _ = [persistent_term:erase(Key) || {{?MODULE, _} = Key, _} <- persistent_term:get()],
-    _ = [ok = gen_tcp:close(S) || S <- [Socket, Listen]],
     ok.
+
+%% A connection to Peer, with Data to be sent, that has at most Most to send.
+full(Peer, Data, Most) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
+    {ok, At} = inet:port(Listen),
+    _ = spawn_link(fun() -> {ok, Socket} = gen_tcp:accept(Listen), Peer(Socket) end),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, At, [{high_watermark, Most}, {low_watermark, 10000000},
+                                                        {linger, {true, 0}}, binary]),
+    ok = gen_tcp:send(Socket, Data),
+    Socket.
+
+takes_on(Socket) ->
+    {ok, _} = gen_tcp:recv(Socket, 1000000),
+    takes_on(Socket).
+
+sends_on(Socket, Data, Pause) ->
+    ok = gen_tcp:send(Socket, Data),
+    timer:sleep(Pause),
+    sends_on(Socket, Data, Pause).
+
+port_queue(Pid) ->
+    {links, Links} = process_info(Pid, links),
+    lists:sum([Bytes || Port <- Links, is_port(Port), {queue_size, Bytes} <- [erlang:port_info(Port, queue_size)]]).
 
 holds(List) -> receive never_sent -> List end.
 

@@ -137,7 +137,8 @@ can_be_seen(Name) ->
                                                   late_replies_beside_work,
                                                   pinned_keys_in_state, idle_router, busy_router,
                                                   report_garbage, dropped_index,
-                                                  idle_connections])).
+                                                  idle_connections,
+                                                  circle_of_calls, unanswered_calls])).
 
 matters(#{bytes := none}, _) -> true;
 matters(#{bytes := Bytes}, #{memory := #{total := Total}}) ->

@@ -11,14 +11,17 @@
 -define(MINUTES, 300000).
 
 names() ->
-    [{Name, healthy} || Name <- sonde_situations_healthy:names()]
-        ++ [{Name, leak} || Name <- sonde_situations_leaks:names()].
+    [{Name, healthy} || Name <- healthy()] ++ [{Name, leak} || Name <- leaks()].
+
+healthy() -> sonde_situations_healthy:names() ++ sonde_situations_jams:healthy().
+
+leaks() -> sonde_situations_leaks:names() ++ sonde_situations_jams:leaks().
 
 %% The situations of one drawn node: 2 to 4 healthy ones and up to 2 leaks.
 mix(Seed) ->
-    {Healthy, Rand} = drawn(2, 4, sonde_situations_healthy:names(),
+    {Healthy, Rand} = drawn(2, 4, healthy(),
                             rand:seed_s(exsss, {Seed, 31, 415})),
-    {Leaks, _} = drawn(0, 2, sonde_situations_leaks:names(), Rand),
+    {Leaks, _} = drawn(0, 2, leaks(), Rand),
     Healthy ++ Leaks.
 
 drawn(Least, Most, Names, Rand) ->
@@ -61,13 +64,20 @@ start(Name, Seed, Opts) ->
 root(Name, Seed, Opts) ->
     _ = rand:seed(exsss, {Seed, erlang:phash2(Name), 59}),
     Caller = receive {start, From} -> From end,
-    Planted = case lists:keyfind(Name, 1, names()) of
-                  {_, healthy} -> planted(sonde_situations_healthy:run(Name));
-                  {_, leak} -> sonde_situations_leaks:run(Name, Opts)
-              end,
-    Caller ! {self(), Planted},
+    Caller ! {self(), planted(run(Name, Opts))},
     proc_lib:hibernate(timer, sleep, [infinity]).
 
+run(Name, Opts) ->
+    case lists:member(Name, sonde_situations_jams:healthy() ++ sonde_situations_jams:leaks()) of
+        true -> sonde_situations_jams:run(Name);
+        false ->
+            case lists:member(Name, sonde_situations_healthy:names()) of
+                true -> sonde_situations_healthy:run(Name);
+                false -> sonde_situations_leaks:run(Name, Opts)
+            end
+    end.
+
+planted(#{} = Leak) -> Leak;
 planted(ok) -> #{};
 planted({holds_garbage, Pid}) -> #{holds_garbage => [Pid]}.
 

@@ -15,7 +15,8 @@ names() ->
      pinned_keys_in_growing_table, pinned_keys_in_bounded_table, idle_router, busy_router,
      sessions_table, payloads_table, monitors_kept, requests_that_hang, tables_per_request,
      atoms_from_input, sockets_left_open, report_garbage, dropped_index, idle_connections,
-     recursion_without_end, fragmented_by_purge, timers_without_end, stuck_log, near_its_limit].
+     recursion_without_end, fragmented_by_purge, timers_without_end, stuck_log, near_its_limit,
+     terms_of_tenants, list_in_a_term].
 
 %% ---- states that grow
 
@@ -272,6 +273,27 @@ run(sockets_left_open, _) ->
                           fun(_) -> {ok, _} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary]) end)),
     timer:sleep(1000),
     (accuse([node], [ports], [close_ports], none))#{accused => [Server, Client]};
+
+%% The settings of each tenant are a persistent term, which stays when the tenant has left.
+run(terms_of_tenants, _) ->
+    Settings = maps:from_list([{{setting, I}, I} || I <- lists:seq(1, between(20, 200))]),
+    Bytes = mb(16, 30),
+    Each = 8 * erts_debug:flat_size(Settings),
+    Put = fun(I) -> ok = persistent_term:put({tenant, I}, Settings) end,
+    each(Bytes div Each, Put),
+    New = max(1, mb(1, 3) div 50 div Each),
+    _ = named(client(20, fun(I) -> each(New, fun(J) -> Put({I, J}) end) end)),
+    accuse([node], [persistent_terms], [erase_terms], Bytes);
+
+%% Blocked addresses are one persistent term. When some are added, a longer list replaces it.
+run(list_in_a_term, _) ->
+    Bytes = mb(8, 16),
+    Put = fun(Rows) -> ok = persistent_term:put(blocked, rows(Rows)) end,
+    Row = 8 * erts_debug:flat_size(rows(1)),
+    New = mb(1, 3) div 10 div Row,
+    Put(Bytes div Row),
+    _ = named(client(100, fun(I) -> Put(Bytes div Row + I * New) end)),
+    accuse([node], [persistent_values], [bound_values], Bytes);
 
 %% Most rows of a table were deleted; the others keep the memory from being returned.
 run(fragmented_by_purge, _) ->

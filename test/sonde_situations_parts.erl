@@ -4,7 +4,7 @@
 
 -behaviour(gen_server).
 
--export([server/2, server/3, do/2, memory/1, held_binaries/1]).
+-export([server/2, server/3, do/2, ask/2, memory/1, held_binaries/1]).
 -export([client/2, rested/1, closed/1, each/2]).
 -export([between/2, one_of/1, mb/2, named/1]).
 -export([session/1, payload/1, rows/1, directory/0]).
@@ -26,12 +26,18 @@ server(Handle, Build, Opts) ->
 do(Pid, Fun) ->
     gen_server:call(Pid, {do, Fun}, infinity).
 
+%% Handle is given `{ask, Request, From}', and may reply later.
+ask(Pid, Request) ->
+    gen_server:call(Pid, {ask, Request}, infinity).
+
 init({Handle, Build}) ->
     {ok, {Handle, Build()}}.
 
 handle_call({do, Fun}, _From, {Handle, State}) ->
     {Reply, Next} = Fun(State),
     {reply, Reply, {Handle, Next}};
+handle_call({ask, Request}, From, State) ->
+    handle_cast({ask, Request, From}, State);
 handle_call(hibernate, _From, State) ->
     {reply, ok, State, hibernate}.
 

@@ -230,7 +230,7 @@ pair({Key, Value}) ->
 
 value(Key, Value) when is_integer(Value) ->
     case lists:member(Key, [garbage, binaries, seen, pinned, stack, bytes_grown, bytes_per_second,
-                            allocated, used, carriers, resident, queued, heap, heap_limit,
+                            allocated, used, carriers, resident, queued, taken, heap, heap_limit,
                             process_table, port_table]) of
         true -> bytes(Value);
         false -> count(Value)
@@ -272,7 +272,7 @@ kind(persistent_terms) -> "has more and more persistent terms";
 kind(persistent_values) -> "has larger and larger persistent terms";
 kind(timers) -> "has more and more timers";
 kind(log_queue) -> "leaves log events in its queue";
-kind(port_queue) -> "has a port with a peer that does not read";
+kind(port_queue) -> "has a port whose peer takes too little";
 kind(busy_connection) -> "has a connection to a node that takes nothing";
 kind(max_heap) -> "has a heap that is near its limit";
 kind(settings) -> "has a setting that costs";

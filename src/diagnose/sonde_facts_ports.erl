@@ -6,16 +6,16 @@
 -export([first/0, last/1, connected/0, nodes_first/0, nodes_last/1]).
 -export_type([queue/0, queues/0, connection/0]).
 
-%% The bytes that the port had to send at the start and at the end. `node' is there for a connection
-%% to another node: the VM suspends its senders while it is busy.
+%% The bytes that the port had to send at the start and at the end, and what its peer took meanwhile. `node' is
+%% there for a connection to another node: the VM suspends its senders while it is busy.
 -type queue() :: {port(), Owner :: pid(), First :: non_neg_integer(), Last :: non_neg_integer(),
-                  [{node, node()}]}.
+                  Taken :: non_neg_integer(), [{node, node()}]}.
 %% `queued': the bytes in the port at the start and at the end; more may wait before the port, up to
 %% `erlang:system_info(dist_buf_busy_limit)', and then the VM suspends the senders. `taken': what the
 %% other end took out of the port meanwhile.
 -type connection() :: #{node := node(), port := port(), taken := non_neg_integer(),
                         queued := {non_neg_integer(), non_neg_integer()}}.
--type queues() :: [{port(), non_neg_integer()}].
+-type queues() :: [{port(), Queued :: non_neg_integer(), Sent :: non_neg_integer()}].
 -type nodes() :: [{node(), port(), Queued :: non_neg_integer(), Sent :: non_neg_integer()}].
 
 -define(MOST, 20000).         % ports that are asked
@@ -25,7 +25,8 @@
 -spec first() -> {queues(), [{atom(), sonde_facts:because()}]}.
 first() ->
     All = erlang:ports(),
-    {[{Port, Bytes} || Port <- lists:sublist(All, ?MOST), Bytes <- queued(Port), Bytes >= ?LEAST],
+    {[{Port, Bytes, Sent} || Port <- lists:sublist(All, ?MOST), Bytes <- queued(Port), Bytes >= ?LEAST,
+                             Sent <- sent(Port)],
      [{port_queues, {left_out, length(All) - ?MOST}} || length(All) > ?MOST]}.
 
 queued(Port) ->
@@ -35,30 +36,39 @@ queued(Port) ->
 -spec last(queues()) -> [queue()].
 last(First) ->
     Nodes = [{Port, [{node, Node}]} || {Node, Port} <- erlang:system_info(dist_ctrl)],
-    [{Port, Owner, Before, Now, proplists:get_value(Port, Nodes, [])}
-     || {Port, Before} <- First, Now <- queued(Port),
+    [{Port, Owner, Before, Now, taken(Before, Was, Now, Sent), proplists:get_value(Port, Nodes, [])}
+     || {Port, Before, Was} <- First, Now <- queued(Port), Sent <- sent(Port),
         {connected, Owner} <- [erlang:port_info(Port, connected)]].
+
+%% What comes between two reads counts as taken.
+taken(Before, Was, Now, Sent) -> max(0, Before + Sent - Was - Now).
 
 %% @doc The connections to other nodes, by TCP. Those that are not (a process has a connection by TLS), or that
 %% do not answer, are left out, and reported.
 -spec nodes_first() -> {nodes(), [{atom(), sonde_facts:because()}]}.
 nodes_first() ->
     All = erlang:system_info(dist_ctrl),
-    Asked = [{Node, Port, Bytes, Sent} || {Node, Port} <- All, is_port(Port), Sent <- sent(Port),
+    Asked = [{Node, Port, Bytes, Sent} || {Node, Port} <- All, is_port(Port), Sent <- entered(Port),
                                           Bytes <- queued(Port)],
     {Asked, [{connections, {left_out, length(All) - length(Asked)}} || length(All) > length(Asked)]}.
 
-%% @doc Those that still are there. What comes between two reads counts as taken.
+%% @doc Those that still are there.
 -spec nodes_last(nodes()) -> [connection()].
 nodes_last(First) ->
-    [#{node => Node, port => Port, queued => {Before, Now}, taken => max(0, Before + Sent - Was - Now)}
-     || {Node, Port, Before, Was} <- First, Now <- queued(Port), Sent <- sent(Port)].
+    [#{node => Node, port => Port, queued => {Before, Now}, taken => taken(Before, Was, Now, Sent)}
+     || {Node, Port, Before, Was} <- First, Now <- queued(Port), Sent <- entered(Port)].
 
-%% The VM counts no `output' of these ports, but the socket counts what enters it. Other drivers do not
-%% know the request.
-sent(Port) ->
+%% The VM counts no `output' of a connection to another node, but the socket counts what enters it. Other drivers
+%% do not know the request.
+entered(Port) ->
     [Sent || {name, "tcp_inet"} <- [erlang:port_info(Port, name)],
              {ok, [{send_oct, Sent}]} <- [inet:getstat(Port, [send_oct])]].
+
+sent(Port) ->
+    case entered(Port) of
+        [] -> [Sent || {output, Sent} <- [erlang:port_info(Port, output)]];
+        Sent -> Sent
+    end.
 
 %% @doc The processes with the most ports.
 -spec connected() -> [{pid(), pos_integer()}].

@@ -137,12 +137,13 @@ log_queues(#{ms := Ms, loggers := Loggers, processes := Processes}) ->
         [_, _, _, _ | _] = Lengths <- [[Length || #{message_queue_len := Length} <- Samples]],
         lists:min(Lengths) >= Limit orelse stays(oldest, Samples)].
 
-%% A port that had as much to send at the start as at the end: its peer does not take it.
+%% A port that had as much to send at the start as at the end, and its peer took less than that meanwhile. A peer
+%% that took as much keeps up: the port had other data each time.
 queues(#{queues := Queues}, #{least := Least}) ->
     [#{kind => port_queue, what => Owner, bytes => min(First, Last),
-       evidence => [{port, Port}, {queued, Last}, {grown, Last - First} | More],
+       evidence => [{port, Port}, {queued, Last}, {bytes_grown, Last - First}, {taken, Taken} | More],
        see => {sonde, port_info, [Port]}, remedy => slow_peer}
-     || {Port, Owner, First, Last, More} <- Queues, min(First, Last) >= Least].
+     || {Port, Owner, First, Last, Taken, More} <- Queues, min(First, Last) >= max(Least, Taken + 1)].
 
 %% A connection to another node that had something to send all the time, and the other node took none of
 %% it: the senders are suspended, or soon will be. The other end of a slow connection takes some, and a
