@@ -1232,7 +1232,8 @@ diagnosis() -> diagnosis(#{}).
 %% <li>`at' (system time in ms), `node'</li>
 %% <li>`memory': bytes at the end: those of `erlang:memory/0' (`undefined' for a number that is not
 %%     known because an allocator is switched off; see `not_looked_at'), `allocated' and `used' of
-%%     all allocators, `by_allocator', and `rss', the resident memory reported by the operating
+%%     all allocators, `by_allocator', `mapped', what the VM has from the operating system (with freed
+%%     segments that it keeps for later use), and `rss', the resident memory reported by the operating
 %%     system (`undefined' if it does not report that)</li>
 %% <li>`growth': bytes by kind, and numbers of processes, ports, atoms and tables, in `ms'</li>
 %% <li>`counts': `{Number, Limit}' of these</li>

@@ -12,6 +12,7 @@
 -export([growth_goes_on/1, tables_of_a_node_are_told/1, a_limit_that_includes_binaries_is_told/1,
          timers_are_one_suspect/1, suspects_of_timers/1, start_timers/2,
          stops_the_proxy/1, what_grows_is_looked_at_again/1, timers_and_what_keeps_them/1]).
+-export([memory_that_the_vm_keeps_is_its_own/1, large_heaps/0]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([planted_are_found/1, healthy_are_left_alone/1, report_has_its_shape/1,
          bad_options_are_refused/1, memory_is_that_of_the_node/1, mailbox_stays_as_it_was/1,
@@ -51,7 +52,7 @@ all() ->
      a_stopped_node_is_named, timers_are_no_rows_of_ours, timers_of_the_vm_are_told, a_stuck_log_is_told,
      garbage_is_no_state, growth_goes_on, tables_of_a_node_are_told, a_limit_that_includes_binaries_is_told,
      timers_are_one_suspect, timers_and_what_keeps_them, what_grows_is_looked_at_again,
-     near_limits_are_told, memory_outside_is_told, any_series_has_a_judgement, planted_are_found,
+     near_limits_are_told, memory_outside_is_told, memory_that_the_vm_keeps_is_its_own, any_series_has_a_judgement, planted_are_found,
      healthy_are_left_alone].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -180,7 +181,7 @@ report_has_its_shape(_Config) ->
       suspects := Suspects, not_looked_at := Not} = sonde:diagnosis(#{interval => 2000}),
     true = abs(At - erlang:system_time(millisecond)) < 600000,
     Node = node(),
-    [allocated, atom, binary, by_allocator, code, ets, processes, rss, total, used]
+    [allocated, atom, binary, by_allocator, code, ets, mapped, processes, rss, total, used]
         = lists:sort(maps:keys(Memory)),
     #{ms := Ms, memory := #{total := _, binary := _}, processes := _, ports := _, atoms := _,
       tables := _} = Growth,
@@ -327,7 +328,7 @@ prints_within_its_width(_Config) ->
     Lines = string:split(Text, "\n", all),
     [] = [Line || Line <- Lines, string:length(Line) > 80],
     _ = [{Word, {match, _}} = {Word, re:run(Text, Word)}
-         || Word <- ["2 suspects", "a state that grows", "no allocator", "sonde:heap_top\\(", "rss",
+         || Word <- ["2 suspects", "a state that grows", "does not count", "sonde:heap_top\\(", "rss",
                      "3 could not be read"]],
     _ = [{Kind, true} = {Kind, is_list(sonde_diagnose_text:remedy(Kind))} || Kind <- remedies()],
     ok.
@@ -1152,6 +1153,13 @@ growth_goes_on(_Config) ->
                                          || M <- Moments]}
               end,
     [persistent_values] = Kinds(Values(More)),
+    %% it is not replaced between two looks that are close
+    Again = fun(Apart) ->
+                    #{moments := Moments} = Facts = Values(More),
+                    Facts#{moments := lists:append([case M of #{at := 600} -> [M, M#{at := 600 + Apart}]; _ -> [M] end
+                                                    || M <- Moments])}
+            end,
+    {[persistent_values], []} = {Kinds(Again(240)), Kinds(Again(260))},
     _ = [[] = Kinds(Values(Second)) || Second <- [lists:duplicate(7, 7000000), [], lists:sort(fun erlang:'>'/2, More),
                                                   lists:sublist(More, 6) ++ [7000006]]],
     %% a rest in the first look, and a key that was erased
@@ -1399,8 +1407,27 @@ memory_outside_is_told(_Config) ->
     [#{kind := outside, remedy := native_library, bytes := Bytes}] =
         sonde_judge:find(facts(#{rss => 900000000})),
     800000000 = Bytes,
-    [] = sonde_judge:find(facts(#{rss => 300000000})),
-    [] = sonde_judge:find(facts(#{rss => undefined})).
+    [#{bytes := 500000000}] = sonde_judge:find(facts(#{rss => 900000000, mapped => 400000000})),
+    _ = [[] = sonde_judge:find(facts(Facts))
+         || Facts <- [#{rss => 300000000}, #{rss => undefined}, #{rss => 900000000, mapped => 700000000}]].
+
+%% The VM keeps the segments of large heaps that are gone, for a while.
+memory_that_the_vm_keeps_is_its_own(_Config) ->
+    sonde_peer_helper:with(shipped, fun kept_segments/1).
+
+kept_segments(Peer) ->
+    Kept = fun(At) -> At(sonde_memory, mapped, []) - At(sonde_alloc, memory, [allocated]) end,
+    Call = fun(M, F, Args) -> sonde_peer_helper:call(Peer, M, F, Args) end,
+    {true, _} = {Kept(Call) < 30000000, Kept(Call)},
+    ok = Call(?MODULE, large_heaps, []),
+    {true, _} = {Kept(Call) > 100000000, Kept(Call)},
+    #{memory := #{mapped := Mapped, allocated := Allocated, rss := Rss}} = Call(sonde, diagnosis, [#{interval => 100}]),
+    {true, _} = {Mapped - Allocated > 100000000, {Mapped, Allocated}},
+    {true, _} = {Rss =:= undefined orelse Rss - Mapped < 100000000, {Rss, Mapped}}.
+
+large_heaps() ->
+    Refs = [element(2, spawn_monitor(fun() -> _ = length(lists:seq(1, 5000000)) end)) || _ <- [1, 2, 3, 4]],
+    lists:foreach(fun(Ref) -> receive {'DOWN', Ref, process, _, _} -> ok end end, Refs).
 
 any_series_has_a_judgement(_Config) ->
     Property = ?FORALL(Facts, facts_of(),
@@ -1437,7 +1464,7 @@ facts(Given) ->
     maps:merge(#{ms => 2000, up => 0, again => none, moments => [moment(I * 300, 100000000) || I <- lists:seq(1, 6)],
                  limits => #{processes => 100000, ports => 100000, atoms => 100000,
                              tables => 100000},
-                 by_allocator => [], rss => undefined, processes => [],
+                 by_allocator => [], rss => undefined, mapped => 0, processes => [],
                  crowd => #{each => 1.0, sampled => 100, groups => [], rest => 0, suspended => 0}, tables => [], owners => [],
                  connected => [], queues => [], connections => [], waits => [], loggers => [],
                  settings => #{fullsweep_after => 65535, process_table => 1, port_table => 1},

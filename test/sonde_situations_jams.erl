@@ -58,10 +58,10 @@ run(unanswered_calls) ->
 %% A client asked for a lot, and stopped reading. The sender may queue much more than that.
 run(peer_reads_nothing) ->
     {Sender, Port} = sender(mb(60, 90), fun(_) -> timer:sleep(infinity) end),
-    Part = payload(mb(1, 2) div 50),
+    Size = mb(1, 2) div 50,
     Bytes = mb(16, 30),
-    ok = filled(Sender, Port, Part, Bytes),
-    _ = client(20, fun(_) -> gen_server:cast(Sender, {part, Part}) end),
+    ok = filled(Sender, Port, Size, Bytes),
+    _ = client(20, fun(_) -> gen_server:cast(Sender, {part, payload(Size)}) end),
     jammed([Sender], port_queue, slow_peer, Bytes).
 
 jammed(Whats, Kind, Remedy, Bytes) ->
@@ -133,11 +133,11 @@ streams(Sender, Part) ->
     ok = do(Sender, fun(Socket) -> {gen_tcp:send(Socket, Part), Socket} end),
     streams(Sender, Part).
 
-filled(Sender, Port, Part, Bytes) ->
+filled(Sender, Port, Size, Bytes) ->
     case erlang:port_info(Port, queue_size) of
         {queue_size, Queued} when Queued >= Bytes ->
             ok;
         _ ->
-            ok = do(Sender, fun(Socket) -> {gen_tcp:send(Socket, Part), Socket} end),
-            filled(Sender, Port, Part, Bytes)
+            ok = do(Sender, fun(Socket) -> {gen_tcp:send(Socket, payload(Size)), Socket} end),
+            filled(Sender, Port, Size, Bytes)
     end.

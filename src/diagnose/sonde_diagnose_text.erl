@@ -28,12 +28,13 @@ head(#{node := Node, at := At, growth := #{ms := Ms}}) ->
 %% ---- the node
 
 memory(#{memory := Memory, growth := #{ms := Ms, memory := Grown}}) ->
-    #{allocated := Allocated, used := Used, rss := Rss, by_allocator := By} = Memory,
+    #{allocated := Allocated, used := Used, mapped := Mapped, rss := Rss, by_allocator := By} = Memory,
     [row("memory", "now", "growth per second")]
         ++ [row(atom_to_list(K), bytes(maps:get(K, Memory)), per_second(maps:get(K, Grown), Ms))
             || K <- [total, processes, binary, ets, code, atom],
                is_integer(maps:get(K, Memory))]
         ++ [row("allocated", bytes(Allocated), [bytes(Used), " of it in use"])]
+        ++ [row("mapped", bytes(Mapped), [bytes(Mapped - Allocated), " of it kept for later use"]) || Mapped > Allocated]
         ++ [row("resident", bytes(Rss), "reported by the operating system") || is_integer(Rss)]
         ++ [["in ", lists:join(", ", [[atom_to_list(A), $\s, bytes(B)]
                                       || {A, B} <- largest(By, 3)])]].
@@ -230,7 +231,7 @@ pair({Key, Value}) ->
 
 value(Key, Value) when is_integer(Value) ->
     case lists:member(Key, [garbage, binaries, seen, pinned, stack, bytes_grown, bytes_per_second,
-                            allocated, used, carriers, resident, queued, taken, heap, heap_limit,
+                            allocated, used, mapped, carriers, resident, queued, taken, heap, heap_limit,
                             process_table, port_table]) of
         true -> bytes(Value);
         false -> count(Value)
@@ -267,7 +268,7 @@ kind(orphans) -> "are idle, without links, monitors or names";
 kind(ports) -> "has more and more ports";
 kind(atoms) -> "has more and more atoms";
 kind(fragmentation) -> "has memory that the allocators hold but do not use";
-kind(outside) -> "has memory that no allocator of the VM counts";
+kind(outside) -> "has memory that the VM does not count";
 kind(persistent_terms) -> "has more and more persistent terms";
 kind(persistent_values) -> "has larger and larger persistent terms";
 kind(timers) -> "has more and more timers";

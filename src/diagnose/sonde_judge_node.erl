@@ -14,7 +14,8 @@
 -define(QUEUED, 4096).        % bytes; a port stays busy while it has more to send, unless its watermark was set
 -define(STALLED_MS, 2000).    % without progress, before a connection is one that takes nothing
 -define(UNUSED_PART, 4).      % one part in so many of the allocated memory
--define(OUTSIDE, 268435456).  % bytes; freed segments that the VM keeps for a while are not counted
+-define(APART_MS, 250).
+-define(OUTSIDE, 268435456).  % bytes; what malloc keeps, the VM's code and its threads' stacks are not counted
 -define(PROCESSES, 1048576).  % the VM's default limits; that of processes from OTP 27 on
 -define(PORTS, 65536).
 -define(TIMER, 152).          % bytes of a timer, on OTP 25 to 29
@@ -56,8 +57,8 @@ nears(What, Few, Limit, Moments, Again) ->
 
 %% ---- memory that belongs to no process and no table
 
-memory(#{moments := Moments, rss := Rss}, Node) ->
-    [Found || Found <- [fragmentation(Moments, Node), outside(Rss, lists:last(Moments))],
+memory(#{moments := Moments, rss := Rss, mapped := Mapped}, Node) ->
+    [Found || Found <- [fragmentation(Moments, Node), outside(Rss, Mapped, lists:last(Moments))],
               is_map(Found)].
 
 %% Most of one allocator's carriers are unused at all times since the first moment: what is in use at
@@ -79,15 +80,15 @@ fragmentation(_, _) ->
 least_unused(Allocator, Moments) ->
     lists:min([Bytes || #{unused := Unused} <- Moments, {A, Bytes, _} <- Unused, A =:= Allocator]).
 
-%% Memory that the operating system counts and no allocator of the VM does. If an allocator is off,
-%% the VM itself allocates outside of its allocators.
-outside(Rss, #{allocated := Allocated, memory := #{total := _}}) when is_integer(Rss) ->
-    Outside = Rss - Allocated,
+%% Memory that the operating system counts, and the VM does not: neither in its allocators, nor among the freed
+%% segments that it keeps. If an allocator is off, the VM itself allocates outside of its allocators.
+outside(Rss, Mapped, #{allocated := Allocated, memory := #{total := _}}) when is_integer(Rss) ->
+    Outside = Rss - max(Allocated, Mapped),
     Outside > ?OUTSIDE andalso Outside * 4 > Rss andalso
         #{kind => outside, what => node, bytes => Outside,
-          evidence => [{resident, Rss}, {allocated, Allocated}],
+          evidence => [{resident, Rss}, {mapped, Mapped}, {allocated, Allocated}],
           see => {sonde_alloc, memory, [allocated_types]}, remedy => native_library};
-outside(_, _) ->
+outside(_, _, _) ->
     false.
 
 %% ---- persistent terms, timers, queues
@@ -107,10 +108,18 @@ kept_terms(#{moments := Moments}, #{grown := Least, again := Again}) ->
                               false -> [{persistent_values, bound_values} || swell(Moments, Again)]
                           end].
 
+%% A value that is replaced a few times a second is the same at two looks that are close.
 swell(Moments, Again) ->
-    {First, Second} = looks(Moments, Again),
+    Some = apart(Moments),
+    {First, Second} = looks(Some, Again),
     length(lists:usort([Count || #{persistent_terms := Count} <- Moments])) =:= 1
-        andalso lists:all(fun(Some) -> never_rests([Bytes || #{persistent := Bytes} <- Some]) end, [First, Second]).
+        andalso length(First) >= 6 andalso length(Second) >= 3
+        andalso never_rests([Bytes || #{persistent := Bytes} <- Some]).
+
+apart([#{at := At} = Moment | Later]) ->
+    [Moment | apart(lists:dropwhile(fun(#{at := Next}) -> Next - At < ?APART_MS end, Later))];
+apart([]) ->
+    [].
 
 %% Many more timers start than end. Timers that start again when they end are as many at all times, but
 %% for the few that a scheduler frees later, so a little growth in each step means nothing.

@@ -4,7 +4,7 @@
 %% are known.
 -module(sonde_memory).
 
--export([read/0, read/1, known/0, total/0, resident/0, virtual/0, off/0, unused/0, timers/0]).
+-export([read/0, read/1, known/0, total/0, resident/0, virtual/0, mapped/0, off/0, unused/0, timers/0]).
 -export_type([kind/0]).
 
 -type kind() :: atom().
@@ -66,6 +66,31 @@ of_process(Key) ->
             end;
         {error, _} ->
             undefined
+    end.
+
+%% @doc Returns what the VM has from the operating system, by its own count: the carriers of its allocators, and
+%% segments that they gave back and that it keeps to use them again. After large heaps these may be many: each
+%% scheduler keeps up to ten of any size, and returns one about every second.
+-spec mapped() -> non_neg_integer().
+mapped() ->
+    lists:sum([Bytes || {_, Parts} <- figures(erts_mmap), {Kind, Figures} <- Parts, Bytes <- mapped(Kind, Figures)])
+        + lists:sum([carriers(sys_alloc_carriers_size, Part)
+                     || A <- erlang:system_info(alloc_util_allocators), {instance, _, Parts} <- figures(A),
+                        {_, [_ | _] = Part} <- Parts]).
+
+%% A super carrier is reserved as a whole; what was used of it begins at both of its ends.
+mapped(os, Figures) ->
+    [Used || {sizes, Sizes} <- Figures, {used, Used} <- Sizes];
+mapped(supercarrier, Figures) ->
+    [Bytes || {sizes, Sizes} <- Figures, {Key, Bytes} <- Sizes, Key =:= total_sa orelse Key =:= total_sua];
+mapped(_, _) ->
+    [].
+
+%% None of an allocator that is switched off.
+figures(Allocator) ->
+    case erlang:system_info({allocator, Allocator}) of
+        [_ | _] = Figures -> Figures;
+        _ -> []
     end.
 
 %% @doc Returns the allocators that are switched off, which is why there are no sums.
@@ -143,7 +168,10 @@ timers(Parts) ->
     Used.
 
 carriers(Part) ->
-    case lists:keyfind(carriers_size, 1, Part) of
+    carriers(carriers_size, Part).
+
+carriers(Key, Part) ->
+    case lists:keyfind(Key, 1, Part) of
         false -> 0;
         Sizes -> element(2, Sizes)
     end.
