@@ -1232,9 +1232,9 @@ diagnosis() -> diagnosis(#{}).
 %% <li>`at' (system time in ms), `node'</li>
 %% <li>`memory': bytes at the end: those of `erlang:memory/0' (`undefined' for a number that is not
 %%     known because an allocator is switched off; see `not_looked_at'), `allocated' and `used' of
-%%     all allocators, `by_allocator', `mapped', what the VM has from the operating system (with freed
-%%     segments that it keeps for later use), and `rss', the resident memory reported by the operating
-%%     system (`undefined' if it does not report that)</li>
+%%     all allocators, `by_allocator', `mapped', what the VM has from the operating system, `kept', the part
+%%     of it that is free, and that the VM keeps for later use, and `rss', the resident memory reported by the
+%%     operating system (`undefined' if it does not report that)</li>
 %% <li>`growth': bytes by kind, and numbers of processes, ports, atoms and tables, in `ms'</li>
 %% <li>`counts': `{Number, Limit}' of these</li>
 %% <li>`suspects': maps, the largest `share' (of the node's memory, or of a limit) first: `kind',
@@ -1252,10 +1252,10 @@ diagnosis() -> diagnosis(#{}).
 %% <li>What is useless at each moment: garbage, bytes of binaries that no term shows, messages that stay
 %%     for two seconds, monitors on the same process, idle processes without link, monitor and name</li>
 %% <li>Limits that are near (80 %, or within 30 days at the present rate, and the `max_heap_size' of a
-%%     process), persistent terms whose number and bytes grow, or whose bytes alone are more at each of 14
-%%     looks, timers of `erlang:send_after/3' and the
-%%     like whose bytes grow, ports with much to send at the start and at the end, connections by TCP
-%%     to nodes that take nothing for two seconds, handlers of `logger', and its proxy, with a queue above
+%%     process), persistent terms whose number and bytes grow, or whose bytes alone are more at each look (of
+%%     nine or more, with an interval of 2000 ms or more), timers of `erlang:send_after/3' and the like whose bytes
+%%     grow, ports with much to send at the start and at the end, of which the peer would take more than two
+%%     seconds to take all, connections by TCP to nodes that take nothing for two seconds, handlers of `logger', and its proxy, with a queue above
 %%     their `drop_mode_qlen', or with the same oldest event, at each moment of two seconds, a default of 0 for `fullsweep_after', and a
 %%     limit of processes or ports (`+P', `+Q') whose table takes memory that the default would not</li>
 %% <li>A process, if at least 20 processes wait for it directly at the start ({@link waits/1}), a

@@ -39,9 +39,10 @@ run(buffered_stream) ->
 
 %% Each of them calls the next one to answer a request, and the last one the first.
 run(circle_of_calls) ->
-    Ask = fun({next, Next}, N) -> timer:sleep(200), ok = do(Next, fun(M) -> {ok, M} end), N + 1 end,
+    Ask = fun({next, Next}, N) -> receive go -> ok = do(Next, fun(M) -> {ok, M} end), N + 1 end end,
     [First | Others] = Circle = [named(server(Ask, fun() -> 0 end)) || _ <- rows(between(2, 5))],
     _ = [gen_server:cast(Pid, {next, Next}) || {Pid, Next} <- lists:zip(Circle, Others ++ [First])],
+    _ = [Pid ! go || Pid <- Circle],
     callers(between(0, 100), one_of(Circle)),
     jammed(Circle, deadlock, break_circle, none);
 

@@ -290,9 +290,9 @@ run(list_in_a_term, _) ->
     Bytes = mb(8, 16),
     Put = fun(Rows) -> ok = persistent_term:put(blocked, rows(Rows)) end,
     Row = 8 * erts_debug:flat_size(rows(1)),
-    New = mb(1, 3) div 10 div Row,
+    New = mb(1, 3) div 20 div Row,
     Put(Bytes div Row),
-    _ = named(client(100, fun(I) -> Put(Bytes div Row + I * New) end)),
+    _ = named(client(50, fun(I) -> Put(Bytes div Row + I * New) end)),
     accuse([node], [persistent_values], [bound_values], Bytes);
 
 %% Most rows of a table were deleted; the others keep the memory from being returned.

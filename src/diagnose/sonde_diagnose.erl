@@ -7,7 +7,7 @@
 
 -type diagnosis() ::
         #{at := integer(), node := node(),
-          memory := #{allocated | used | mapped := non_neg_integer(),
+          memory := #{allocated | used | mapped | kept := non_neg_integer(),
                       total | processes | binary | ets | code | atom
                       := non_neg_integer() | undefined, rss := non_neg_integer() | undefined,
                       by_allocator := [{atom(), non_neg_integer()}]},
@@ -30,13 +30,13 @@ diagnosis(Given) ->
 
 is_interval(Ms) -> is_integer(Ms) andalso Ms >= ?LEAST_MS andalso Ms =< ?MOST_MS.
 
-report(#{moments := Moments, limits := Limits, not_looked_at := Not, rss := Rss, mapped := Mapped,
+report(#{moments := Moments, limits := Limits, not_looked_at := Not, rss := Rss, mapped := Mapped, kept := Kept,
          by_allocator := ByAllocator} = Facts) ->
     #{memory := First} = Before = hd(Moments),
     #{memory := Last, allocated := Allocated, used := Used} = Now = lists:last(Moments),
     #{at => erlang:system_time(millisecond), node => node(),
       memory => maps:merge(maps:from_list([{K, maps:get(K, Last, undefined)} || K <- ?KINDS]),
-                           #{allocated => Allocated, used => Used, rss => Rss, mapped => Mapped,
+                           #{allocated => Allocated, used => Used, rss => Rss, mapped => Mapped, kept => Kept,
                              by_allocator => ByAllocator}),
       growth => maps:merge(#{ms => map_get(at, Now) - map_get(at, Before),
                              memory => maps:from_list([{K, grown(K, First, Last)}

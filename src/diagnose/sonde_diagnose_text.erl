@@ -28,13 +28,14 @@ head(#{node := Node, at := At, growth := #{ms := Ms}}) ->
 %% ---- the node
 
 memory(#{memory := Memory, growth := #{ms := Ms, memory := Grown}}) ->
-    #{allocated := Allocated, used := Used, mapped := Mapped, rss := Rss, by_allocator := By} = Memory,
+    #{allocated := Allocated, used := Used, rss := Rss, by_allocator := By} = Memory,
     [row("memory", "now", "growth per second")]
         ++ [row(atom_to_list(K), bytes(maps:get(K, Memory)), per_second(maps:get(K, Grown), Ms))
             || K <- [total, processes, binary, ets, code, atom],
                is_integer(maps:get(K, Memory))]
         ++ [row("allocated", bytes(Allocated), [bytes(Used), " of it in use"])]
-        ++ [row("mapped", bytes(Mapped), [bytes(Mapped - Allocated), " of it kept for later use"]) || Mapped > Allocated]
+        ++ [row("mapped", bytes(Mapped), [bytes(Kept), " of it kept for later use"])
+            || #{mapped := Mapped, kept := Kept} <- [Memory], Kept > 0]
         ++ [row("resident", bytes(Rss), "reported by the operating system") || is_integer(Rss)]
         ++ [["in ", lists:join(", ", [[atom_to_list(A), $\s, bytes(B)]
                                       || {A, B} <- largest(By, 3)])]].
@@ -273,7 +274,7 @@ kind(persistent_terms) -> "has more and more persistent terms";
 kind(persistent_values) -> "has larger and larger persistent terms";
 kind(timers) -> "has more and more timers";
 kind(log_queue) -> "leaves log events in its queue";
-kind(port_queue) -> "has a port whose peer takes too little";
+kind(port_queue) -> "has a port with a peer that takes too little";
 kind(busy_connection) -> "has a connection to a node that takes nothing";
 kind(max_heap) -> "has a heap that is near its limit";
 kind(settings) -> "has a setting that costs";

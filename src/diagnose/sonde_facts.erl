@@ -30,7 +30,7 @@
         #{ms := pos_integer(), up := non_neg_integer(), moments := [moment(), ...], again := sonde_series:again(),
           limits := #{processes | ports | atoms | tables := pos_integer()},
           by_allocator := [{atom(), non_neg_integer()}],
-          rss := non_neg_integer() | undefined, mapped := non_neg_integer(),
+          rss := non_neg_integer() | undefined, mapped | kept := non_neg_integer(),
           processes := [sonde_facts_procs:process()], crowd := sonde_facts_sample:crowd(),
           tables := [sonde_facts_tables:table()], owners := [sonde_facts_tables:owner()],
           connected := [{pid(), pos_integer()}],
@@ -74,11 +74,11 @@ take(Ms, Caller) ->
               end,
     {{Moments, Procs1, Tables1}, Again} = again(Growers, State, How#{start := now_ms()}),
     {Tables2, Skipped} = sonde_facts_tables:last(Tables1, lists:last(Moments)),
-    {Rss, Mapped} = taken_from_system(),
+    {Rss, Mapped, Kept} = taken_from_system(),
     NoRss = [{rss, no_proc} || Rss =:= undefined],
     #{ms => Ms, up => up_ms(), moments => Moments, again => Again, limits => limits(),
       by_allocator => [T || {_, Bytes} = T <- sonde_alloc:memory(allocated_types), Bytes > 0],
-      rss => Rss, mapped => Mapped, processes => sonde_facts_procs:last(Procs1),
+      rss => Rss, mapped => Mapped, kept => Kept, processes => sonde_facts_procs:last(Procs1),
       crowd => sonde_facts_sample:last(Crowd, Growers, max(1, (now_ms() - Start) / Ms), Caller), tables => Tables2,
       owners => sonde_facts_tables:owners(), connected => sonde_facts_ports:connected(),
       queues => sonde_facts_ports:last(Queues), connections => sonde_facts_ports:nodes_last(Nodes),
@@ -88,11 +88,13 @@ take(Ms, Caller) ->
                            ++ Skipped ++ Unasked ++ Unfollowed ++ Unheard ++ NoRss ++ off()
                            ++ [{timers, not_reported} || not lists:all(fun(M) -> is_map_key(timers, M) end, Moments)]}.
 
-%% On a busy node, segments come and go between two reads.
+%% What the operating system says, what the VM says, and how much of it no allocator has. On a busy node, segments
+%% come and go between two reads.
 taken_from_system() ->
     Before = sonde_memory:mapped(),
     Rss = sonde_memory:resident(),
-    {Rss, max(Before, sonde_memory:mapped())}.
+    After = sonde_memory:mapped(),
+    {Rss, max(Before, After), max(0, After - trunc(sonde_alloc:memory(allocated)))}.
 
 %% @doc The milliseconds of both looks together, at most.
 -spec longest(pos_integer()) -> pos_integer().

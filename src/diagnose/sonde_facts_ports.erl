@@ -6,16 +6,16 @@
 -export([first/0, last/1, connected/0, nodes_first/0, nodes_last/1]).
 -export_type([queue/0, queues/0, connection/0]).
 
-%% The bytes that the port had to send at the start and at the end, and what its peer took meanwhile. `node' is
-%% there for a connection to another node: the VM suspends its senders while it is busy.
+%% The bytes that the port had to send at the start and at the end, and what its peer took in the milliseconds
+%% between. `node' is there for a connection to another node: the VM suspends its senders while it is busy.
 -type queue() :: {port(), Owner :: pid(), First :: non_neg_integer(), Last :: non_neg_integer(),
-                  Taken :: non_neg_integer(), [{node, node()}]}.
+                  {Taken :: non_neg_integer(), Ms :: non_neg_integer()}, [{node, node()}]}.
 %% `queued': the bytes in the port at the start and at the end; more may wait before the port, up to
 %% `erlang:system_info(dist_buf_busy_limit)', and then the VM suspends the senders. `taken': what the
 %% other end took out of the port meanwhile.
 -type connection() :: #{node := node(), port := port(), taken := non_neg_integer(),
                         queued := {non_neg_integer(), non_neg_integer()}}.
--type queues() :: [{port(), Queued :: non_neg_integer(), Sent :: non_neg_integer()}].
+-type queues() :: [{port(), Queued :: non_neg_integer(), Sent :: non_neg_integer(), At :: integer()}].
 -type nodes() :: [{node(), port(), Queued :: non_neg_integer(), Sent :: non_neg_integer()}].
 
 -define(MOST, 20000).         % ports that are asked
@@ -25,8 +25,8 @@
 -spec first() -> {queues(), [{atom(), sonde_facts:because()}]}.
 first() ->
     All = erlang:ports(),
-    {[{Port, Bytes, Sent} || Port <- lists:sublist(All, ?MOST), Bytes <- queued(Port), Bytes >= ?LEAST,
-                             Sent <- sent(Port)],
+    {[{Port, Bytes, Sent, now_ms()} || Port <- lists:sublist(All, ?MOST), Some <- queued(Port), Some >= ?LEAST,
+                                       Sent <- sent(Port), Bytes <- queued(Port)],
      [{port_queues, {left_out, length(All) - ?MOST}} || length(All) > ?MOST]}.
 
 queued(Port) ->
@@ -36,11 +36,13 @@ queued(Port) ->
 -spec last(queues()) -> [queue()].
 last(First) ->
     Nodes = [{Port, [{node, Node}]} || {Node, Port} <- erlang:system_info(dist_ctrl)],
-    [{Port, Owner, Before, Now, taken(Before, Was, Now, Sent), proplists:get_value(Port, Nodes, [])}
-     || {Port, Before, Was} <- First, Now <- queued(Port), Sent <- sent(Port),
+    [{Port, Owner, Before, Now, {taken(Before, Was, Now, Sent), now_ms() - At}, proplists:get_value(Port, Nodes, [])}
+     || {Port, Before, Was, At} <- First, Now <- queued(Port), Sent <- sent(Port),
         {connected, Owner} <- [erlang:port_info(Port, connected)]].
 
-%% What comes between two reads counts as taken.
+now_ms() -> erlang:monotonic_time(millisecond).
+
+%% What is sent between the reads of a port counts as taken: at the start its queue is read last, at the end first.
 taken(Before, Was, Now, Sent) -> max(0, Before + Sent - Was - Now).
 
 %% @doc The connections to other nodes, by TCP. Those that are not (a process has a connection by TLS), or that

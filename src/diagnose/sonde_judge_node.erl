@@ -12,7 +12,7 @@
 -define(DAYS, 30).            % a limit that is not reached within this time is far away
 -define(DAY_MS, 86400000).
 -define(QUEUED, 4096).        % bytes; a port stays busy while it has more to send, unless its watermark was set
--define(STALLED_MS, 2000).    % without progress, before a connection is one that takes nothing
+-define(STALLED_MS, 2000).    % without progress, before a connection is one that takes nothing; or with too little
 -define(UNUSED_PART, 4).      % one part in so many of the allocated memory
 -define(APART_MS, 250).
 -define(OUTSIDE, 268435456).  % bytes; what malloc keeps, the VM's code and its threads' stacks are not counted
@@ -146,13 +146,14 @@ log_queues(#{ms := Ms, loggers := Loggers, processes := Processes}) ->
         [_, _, _, _ | _] = Lengths <- [[Length || #{message_queue_len := Length} <- Samples]],
         lists:min(Lengths) >= Limit orelse stays(oldest, Samples)].
 
-%% A port that had as much to send at the start as at the end, and its peer took less than that meanwhile. A peer
-%% that took as much keeps up: the port had other data each time.
+%% A port that had as much to send at the start as at the end, and would take more than two seconds to send that, as
+%% its peer took so little meanwhile. A peer that keeps up took all of it, and the port has other data now.
 queues(#{queues := Queues}, #{least := Least}) ->
     [#{kind => port_queue, what => Owner, bytes => min(First, Last),
        evidence => [{port, Port}, {queued, Last}, {bytes_grown, Last - First}, {taken, Taken} | More],
        see => {sonde, port_info, [Port]}, remedy => slow_peer}
-     || {Port, Owner, First, Last, Taken, More} <- Queues, min(First, Last) >= max(Least, Taken + 1)].
+     || {Port, Owner, First, Last, {Taken, Ms}, More} <- Queues, min(First, Last) >= Least,
+        min(First, Last) * Ms > Taken * ?STALLED_MS].
 
 %% A connection to another node that had something to send all the time, and the other node took none of
 %% it: the senders are suspended, or soon will be. The other end of a slow connection takes some, and a

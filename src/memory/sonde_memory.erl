@@ -68,23 +68,25 @@ of_process(Key) ->
             undefined
     end.
 
-%% @doc Returns what the VM has from the operating system, by its own count: the carriers of its allocators, and
-%% segments that they gave back and that it keeps to use them again. After large heaps these may be many: each
-%% scheduler keeps up to ten of any size, and returns one about every second.
+%% @doc Returns what the VM has from the operating system, by its own count: the carriers of its allocators, and the
+%% segments that were freed and that it keeps to use them again. After large heaps these may be many: each scheduler
+%% keeps up to ten, of any size, and returns one about every second.
 -spec mapped() -> non_neg_integer().
 mapped() ->
-    lists:sum([Bytes || {_, Parts} <- figures(erts_mmap), {Kind, Figures} <- Parts, Bytes <- mapped(Kind, Figures)])
+    lists:sum([mapped(Parts) || {_, Parts} <- figures(erts_mmap)])
         + lists:sum([carriers(sys_alloc_carriers_size, Part)
                      || A <- erlang:system_info(alloc_util_allocators), {instance, _, Parts} <- figures(A),
                         {_, [_ | _] = Part} <- Parts]).
 
-%% A super carrier is reserved as a whole; what was used of it begins at both of its ends.
-mapped(os, Figures) ->
-    [Used || {sizes, Sizes} <- Figures, {used, Used} <- Sizes];
-mapped(supercarrier, Figures) ->
-    [Bytes || {sizes, Sizes} <- Figures, {Key, Bytes} <- Sizes, Key =:= total_sa orelse Key =:= total_sua];
-mapped(_, _) ->
-    [].
+%% A super carrier (`+MMscs') whose memory is reserved at the start counts as a whole: what was touched once stays
+%% resident, and the VM does not report how much that is. Otherwise its used areas count, at both of its ends.
+mapped(Parts) ->
+    [Options, Os, Carrier] = [proplists:get_value(Key, Parts, []) || Key <- [options, os, supercarrier]],
+    Size = fun(Key, Of) -> proplists:get_value(Key, proplists:get_value(sizes, Of, []), 0) end,
+    Size(used, Os) + case proplists:get_value(scrpm, Options, false) of
+                         true -> Size(total, Carrier);
+                         false -> Size(total_sa, Carrier) + Size(total_sua, Carrier)
+                     end.
 
 %% None of an allocator that is switched off.
 figures(Allocator) ->

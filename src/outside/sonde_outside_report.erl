@@ -105,7 +105,7 @@ diagnosis(#{interval := Ms, command := Command}) ->
     {#{ms := Apart, memory := #{processes := Bytes}, counts := #{processes := {Count, Limit}}, suspects := Suspects,
        read := Read, not_looked_at := Not}, Report} = asked(diagnose, [], #{interval => Ms, timeout => Ms + ?CALL_MS}),
     {Told, Keep} = sonde_report_sections:suspects(Suspects, fun(Call) -> sonde_outside_names:typed(Command, Call) end),
-    Unknown = maps:from_list([{Kind, undefined} || Kind <- [total, processes, binary, ets, code, atom, allocated, used, mapped, rss]]),
+    Unknown = maps:from_list([{Kind, undefined} || Kind <- [total, processes, binary, ets, code, atom, allocated, used, mapped, kept, rss]]),
     (and_cut(<<"of the memory, only that of processes can be read from outside">>, sonde_report_sections:left_out(Report)))#{
       keep => Keep,
       data => #{ms => Apart, memory => Unknown#{processes => Bytes}, grown => Unknown, by_allocator => [],

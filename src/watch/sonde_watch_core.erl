@@ -32,15 +32,19 @@
 -define(BYTES, #{growth => 2000000, share => 0.005, hours => 5, bins => mean}).
 -define(SUMS, #{growth => 3000000, share => 0.005, hours => 12, bins => least}).
 -define(COUNT, #{growth => 300, share => 0.05, hours => 12, bins => mean}).
-%% So many blocks in a row, for and against; growth in an order that is less clear must last for one more.
+%% So many blocks in a row, for and against. A table needs one more, since one that fills up grows in as clear an order
+%% as a leak, and growth in an order that is less clear must last for an hour.
 -define(STRIKES, 2).
+-define(TABLE, 3).
+-define(UNCLEAR, 4).
 -define(CLEAR_TAU, 0.97).
 %% So many in a row where growth may last for a while and is none: numbers follow the load, which rises
-%% for half of each day, and what several days show changes little from one block to the next. Numbers that grew for
+%% for half of each day, and what a day or more shows changes little from one block to the next. Numbers that grew for
 %% days must grow for a quarter of a day.
 -define(LASTING, 8).
 -define(DAYS_LASTING, 24).
 -define(DAY, 24).             % hours
+-define(HALF_DAY, 12).        % hours; a window of a day may show a little less than 24
 -define(NEAR, 0.8).           % of a limit
 -define(FAR, 0.7).
 -define(SMALL_MS, 2700000).   % after that time below `min_bytes' it is not followed any more
@@ -202,8 +206,9 @@ verdicts(At, Found, #state{accused = Accused, strikes = Strikes0} = State) ->
 needed(#{what := {count, _}, hours := Hours}) when Hours > ?DAY -> ?DAYS_LASTING;
 needed(#{what := {count, _}}) -> ?LASTING;
 needed(#{what := {memory, _}}) -> ?STRIKES;
-needed(#{hours := Hours}) when Hours > ?DAY -> ?LASTING;
-needed(#{tau := Tau}) when Tau < ?CLEAR_TAU -> ?STRIKES + 1;
+needed(#{hours := Hours}) when Hours > ?HALF_DAY -> ?LASTING;
+needed(#{tau := Tau}) when Tau < ?CLEAR_TAU -> ?UNCLEAR;
+needed(#{what := {table, _}}) -> ?TABLE;
 needed(_) -> ?STRIKES.
 
 %% ---- limits

@@ -51,7 +51,7 @@ function memory({ memory: kinds, grown, ms, by_allocator: allocators }) {
   if (kinds.allocated === null) return explained(`The processes have ${bytes(kinds.processes)}, without the binaries outside of their heaps.`);
   return [explained(`${bytes(total)} in all, `, signed(grown.total ?? 0, bytes) || 'no change', ` in ${duration(ms)}. `,
     `The allocators hold ${bytes(kinds.allocated)}, of which ${bytes(kinds.used)} are in use`,
-    kinds.mapped > kinds.allocated ? `; the VM keeps ${bytes(kinds.mapped - kinds.allocated)} more for later use` : '',
+    kinds.kept ? `; the VM keeps ${bytes(kinds.kept)} more for later use` : '',
     kinds.rss ? `; the operating system reports ${bytes(kinds.rss)} resident.` : '.'),
   table({ label: 'Memory by kind', sort: 1, rows, columns: [text('Kind', at(0)), number('Bytes', at(1), bytes),
     number('Share', (row) => row[1] / total, percent), number('Growth', at(2), (n) => (n === null ? '' : signed(n, bytes) || '0'))] }),
