@@ -1180,13 +1180,16 @@ a_stuck_port_is_told(_Config) ->
     Data = binary:copy(<<1>>, 30000000),
     Part = binary:copy(<<2>>, 100000),
     Stuck = spawn(fun() -> sends_on(full(fun(_) -> holds(nothing) end, Data, 100000000), Part, 20) end),
-    Program = spawn(fun() -> true = port_command(open_port({spawn, "sleep 120"}, [binary]), Data), holds(nothing) end),
+    Program = spawn(fun() -> true = port_command(open_port({spawn, "sleep 60"}, [binary]), Data), holds(nothing) end),
     %% its peer takes megabytes in each moment, and it sends as many
     Busy = spawn(fun() -> sends_on(full(fun takes_on/1, Data, 40000000), Part, 0) end),
     ok = sonde_test:until(queued, fun() -> lists:all(fun({Pid, Least}) -> port_queue(Pid) > Least end,
                                                      [{Stuck, 20000000}, {Program, 20000000}, {Busy, 5000000}])
                                   end),
     #{suspects := Suspects} = sonde:diagnosis(),
+    %% it would keep the test run waiting
+    [Sleeps] = [Id || Port <- ports_of(Program), {os_pid, Id} <- [erlang:port_info(Port, os_pid)]],
+    _ = os:cmd("kill " ++ integer_to_list(Sleeps)),
     Told = [{Kind, What} || #{kind := Kind, what := What} <- Suspects],
     true = lists:member({persistent_terms, node}, Told),
     %% what is sent between two reads counts as taken
@@ -1219,9 +1222,12 @@ sends_on(Socket, Data, Pause) ->
     timer:sleep(Pause),
     sends_on(Socket, Data, Pause).
 
-port_queue(Pid) ->
+ports_of(Pid) ->
     {links, Links} = process_info(Pid, links),
-    lists:sum([Bytes || Port <- Links, is_port(Port), {queue_size, Bytes} <- [erlang:port_info(Port, queue_size)]]).
+    [Port || Port <- Links, is_port(Port)].
+
+port_queue(Pid) ->
+    lists:sum([Bytes || Port <- ports_of(Pid), {queue_size, Bytes} <- [erlang:port_info(Port, queue_size)]]).
 
 holds(List) -> receive never_sent -> List end.
 
