@@ -36,7 +36,7 @@
 %% not slow down like that of a cache that fills up, and is not explained by the load of the node. A slow
 %% leak under noise is reported after one to three days, if its growth is even and not only a few steps.
 %% Numbers rise with the load for a part of each day, so their growth must be seen for two hours, and so must
-%% growth that only several days show; growth of numbers that only several days show must be seen for six.
+%% growth that only a day or more shows; growth of numbers that only several days show must be seen for six.
 %% A cache that fills up at an even pace for longer than that looks like a leak.
 %%
 %% Growth that returns at the same time of each day is no leak. A leak that was cleared is reported again
