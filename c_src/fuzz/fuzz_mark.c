@@ -27,7 +27,7 @@ int fuzz_tag(const struct layout *lay, enum kind kind)
     case KIND_FLOAT:
         return 6;
     case KIND_RECORD:
-        return lay->otp >= 28 ? 7 : -1;
+        return lay->otp >= 29 ? 7 : -1;
     case KIND_REFC:
         return old ? 8 : 10;
     case KIND_HEAP_BINARY:
