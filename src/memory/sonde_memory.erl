@@ -73,10 +73,10 @@ of_process(Key) ->
 %% keeps up to ten, of any size, and returns one about every second.
 -spec mapped() -> non_neg_integer().
 mapped() ->
-    lists:sum([mapped(Parts) || {_, Parts} <- figures(erts_mmap)])
-        + lists:sum([carriers(sys_alloc_carriers_size, Part)
-                     || A <- erlang:system_info(alloc_util_allocators), {instance, _, Parts} <- figures(A),
-                        {_, [_ | _] = Part} <- Parts]).
+    trunc(lists:sum([mapped(Parts) || {_, Parts} <- figures(erts_mmap)]
+                    ++ [carriers(sys_alloc_carriers_size, Part)
+                        || A <- erlang:system_info(alloc_util_allocators), {instance, _, Parts} <- figures(A),
+                           {_, [_ | _] = Part} <- Parts])).
 
 %% A super carrier (`+MMscs') whose memory is reserved at the start counts as a whole: what was touched once stays
 %% resident, and the VM does not report how much that is. Otherwise its used areas count, at both of its ends.
