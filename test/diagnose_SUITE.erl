@@ -124,8 +124,9 @@ judge(Seed, Peer) ->
     Before = Sized(),
     #{suspects := Suspects} = Report = Call(sonde, diagnosis, []),
     Leaks = Sized(),
+    Unused = Call(sonde_leaks_helper, unused_for_binaries, []),
     #{seed => Seed, planted => length(Leaks), accused => length(Suspects),
-      missed => [L || L <- Leaks, matters(L, Report), not is_named(L, Suspects)],
+      missed => [L || L <- Leaks, matters(L, Unused, Report), not is_named(L, Suspects)],
       false => [S || S <- Suspects,
                      not lists:any(fun(#{planted := P}) -> concerns(S, P) end,
                                    [L || #{of_kind := leak} = L <- Planted])],
@@ -139,11 +140,12 @@ can_be_seen(Kind) ->
     sonde_test:pick(true, not lists:member(Kind, [garbage, busy_garbage, router, slices, dictionary,
                                                   idle_garbage, state])).
 
-%% A quarter of the allocated memory is accused; less than a third may be near that.
-matters(#{kind := fragmentation}, #{memory := #{allocated := Allocated, used := Used}}) ->
-    3 * (Allocated - Used) >= Allocated;
-matters(#{size := none}, _) -> true;
-matters(#{kind := Kind, size := Size}, #{memory := #{total := Total}}) ->
+%% A quarter of the allocated memory is accused; less than a third may be near that. What other allocators do not
+%% use was not planted.
+matters(#{kind := fragmentation}, Unused, #{memory := #{allocated := Allocated}}) ->
+    3 * Unused >= Allocated;
+matters(#{size := none}, _, _) -> true;
+matters(#{kind := Kind, size := Size}, _, #{memory := #{total := Total}}) ->
     20 * Size >= Total orelse lists:member(Kind, [state, binaries, table, table_of_binaries,
                                                   processes, slow]).
 

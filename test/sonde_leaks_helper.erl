@@ -3,7 +3,7 @@
 %% plan is pure; `start/1' carries it out on the current node. No tested code knows these names.
 -module(sonde_leaks_helper).
 
--export([plan/1, start/1, sizes/1]).
+-export([plan/1, start/1, sizes/1, unused_for_binaries/0]).
 -export([idle/0, born/0]).
 
 -define(MB, 1048576).
@@ -69,6 +69,10 @@ size(Kind, Planned, _) when Kind =:= garbage; Kind =:= busy_garbage; Kind =:= ro
 size(Kind, _, _) when Kind =:= ports; Kind =:= atoms; Kind =:= tables; Kind =:= links;
                       Kind =:= fragmentation ->
     none;
+%% A heap may have as much room again as it uses.
+size(dictionary, _, [Pid]) ->
+    {_, Heap} = process_info(Pid, garbage_collection_info),
+    8 * lists:sum([proplists:get_value(Key, Heap) || Key <- [heap_size, old_heap_size, mbuf_size]]);
 size(_, _, Whats) ->
     lists:max([0 | [size_of(What) || What <- Whats]]).
 
@@ -82,6 +86,14 @@ size_of(Pid) when is_pid(Pid) ->
     Memory + lists:sum([Size || {_, Size, _} <- lists:usort(Binaries)]);
 size_of(_) ->
     0.
+
+%% What lies unused in the carriers of binaries.
+unused_for_binaries() ->
+    Parts = [Part || {instance, _, All} <- erlang:system_info({allocator_sizes, binary_alloc}), {Kind, Part} <- All,
+                     lists:member(Kind, [mbcs, mbcs_pool, sbcs])],
+    lists:sum([element(2, lists:keyfind(carriers_size, 1, Part)) || Part <- Parts])
+        - lists:sum([element(2, Size) || Part <- Parts, {blocks, Types} <- Part, {_, Figures} <- Types,
+                                         Size <- Figures, element(1, Size) =:= size]).
 
 %% ---- processes
 
