@@ -130,8 +130,10 @@ tell(Pid, Kinds, Remedies) ->
 plant(#{kind := garbage, bytes := Bytes} = P) ->
     tell(supervised(fun(Built) -> _ = lists:seq(1, Bytes div 16), Built(), idle() end, large(), P),
          [garbage], [hibernate]);
-%% Works all the time, on a heap that is never collected.
+%% Works all the time, on a heap that is never collected. On OTP 29, a process that loads a module is collected, so
+%% that of sleep/1 is loaded first.
 plant(#{kind := busy_garbage, bytes := Bytes} = P) ->
+    {module, timer} = code:ensure_loaded(timer),
     tell(supervised(fun(Built) -> _ = lists:seq(1, Bytes div 16), Built(), spin() end, large(), P),
          [garbage], [collect]);
 plant(#{kind := router, bytes := Bytes} = P) ->
