@@ -1254,9 +1254,9 @@ diagnosis() -> diagnosis(#{}).
 %% <li>Limits that are near (80 %, or within 30 days at the present rate, and the `max_heap_size' of a
 %%     process), persistent terms whose number and bytes grow, or whose bytes alone are more at each look (of
 %%     nine or more, with an interval of 2000 ms or more), timers of `erlang:send_after/3' and the like whose bytes
-%%     grow, ports with much to send at the start and at the end, of which the peer would take more than two
-%%     seconds to take all, connections by TCP to nodes that take nothing for two seconds, handlers of `logger', and its proxy, with a queue above
-%%     their `drop_mode_qlen', or with the same oldest event, at each moment of two seconds, a default of 0 for `fullsweep_after', and a
+%%     grow, ports with much to send at the start and at the end, if their peer would need more than two seconds
+%%     for it, connections by TCP to nodes that take nothing for two seconds, handlers of `logger', and its proxy,
+%%     with a queue above their `drop_mode_qlen', or with the same oldest event, at each moment of two seconds, a default of 0 for `fullsweep_after', and a
 %%     limit of processes or ports (`+P', `+Q') whose table takes memory that the default would not</li>
 %% <li>A process, if at least 20 processes wait for it directly at the start ({@link waits/1}), a
 %%     quarter of them (of a sample) are in the same call at the end, and its mailbox has at least half as

@@ -68,14 +68,12 @@ root(Name, Seed, Opts) ->
     proc_lib:hibernate(timer, sleep, [infinity]).
 
 run(Name, Opts) ->
-    case lists:member(Name, sonde_situations_jams:healthy() ++ sonde_situations_jams:leaks()) of
-        true -> sonde_situations_jams:run(Name);
-        false ->
-            case lists:member(Name, sonde_situations_healthy:names()) of
-                true -> sonde_situations_healthy:run(Name);
-                false -> sonde_situations_leaks:run(Name, Opts)
-            end
-    end.
+    [Run] = [Run || {Names, Run} <- [{sonde_situations_healthy:names(), fun() -> sonde_situations_healthy:run(Name) end},
+                                     {sonde_situations_jams:healthy(), fun() -> sonde_situations_jams:run(Name) end},
+                                     {sonde_situations_jams:leaks(), fun() -> sonde_situations_jams:run(Name) end},
+                                     {sonde_situations_leaks:names(), fun() -> sonde_situations_leaks:run(Name, Opts) end}],
+                    lists:member(Name, Names)],
+    Run().
 
 planted(#{} = Leak) -> Leak;
 planted(ok) -> #{};

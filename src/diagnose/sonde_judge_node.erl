@@ -12,9 +12,9 @@
 -define(DAYS, 30).            % a limit that is not reached within this time is far away
 -define(DAY_MS, 86400000).
 -define(QUEUED, 4096).        % bytes; a port stays busy while it has more to send, unless its watermark was set
--define(STALLED_MS, 2000).    % without progress, before a connection is one that takes nothing; or with too little
+-define(STALLED_MS, 2000).    % in which a connection takes nothing, or the peer of a port not all that waits
 -define(UNUSED_PART, 4).      % one part in so many of the allocated memory
--define(APART_MS, 250).
+-define(APART_MS, 250).       % between two looks at persistent terms
 -define(OUTSIDE, 268435456).  % bytes; what malloc keeps, the VM's code and its threads' stacks are not counted
 -define(PROCESSES, 1048576).  % the VM's default limits; that of processes from OTP 27 on
 -define(PORTS, 65536).

@@ -79,7 +79,8 @@ mapped() ->
                            {_, [_ | _] = Part} <- Parts])).
 
 %% A super carrier (`+MMscs') whose memory is reserved at the start counts as a whole: what was touched once stays
-%% resident, and the VM does not report how much that is. Otherwise its used areas count, at both of its ends.
+%% resident, and the VM does not report how much that is. So memory of native libraries may hide behind what was never
+%% touched of it. Otherwise its used areas count, at both of its ends.
 mapped(Parts) ->
     [Options, Os, Carrier] = [proplists:get_value(Key, Parts, []) || Key <- [options, os, supercarrier]],
     Size = fun(Key, Of) -> proplists:get_value(Key, proplists:get_value(sizes, Of, []), 0) end,
