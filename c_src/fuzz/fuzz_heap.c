@@ -344,12 +344,9 @@ static uint64_t value_of(struct model *m, enum attr attr, const struct reach *r,
 /* Messages wait, or may wait where only the process itself finds them. */
 static bool may_wait(struct model *m)
 {
-    enum { MSG_IN_Q = 0x1000, ACTIVE = 0x2000, SIG_IN_Q = 0x80000, OFF_HEAP_Q = 0x1000000 };
-    enum { MIDDLE_Q = 0x2000000 };
     uint64_t state = own(m, LF_state);
-    uint64_t arrived = ACTIVE | SIG_IN_Q | (m->lay->otp >= 27 ? MSG_IN_Q : 0);
     return (own(m, LF_sig_first) | own(m, LF_inq_first)) != 0 || (state & MIDDLE_Q) ||
-           ((state & OFF_HEAP_Q) && (state & arrived));
+           in_buffers(state);
 }
 
 struct verdict model_waste(const struct vm *vm, enum attr attr, uint64_t proc)

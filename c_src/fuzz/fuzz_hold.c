@@ -268,11 +268,8 @@ static void queue(struct model *m, bool inner, unsigned *messages)
 /* true: a signal or a sender's buffer may hide messages. */
 static bool hidden(struct model *m)
 {
-    enum { MSG_IN_Q = 0x1000, ACTIVE = 0x2000, SIG_IN_Q = 0x80000, OFF_HEAP_Q = 0x1000000 };
-    enum { MIDDLE_Q = 0x2000000 };
     uint64_t state = own(m, LF_state);
-    uint64_t arrived = ACTIVE | SIG_IN_Q | (m->lay->otp >= 27 ? MSG_IN_Q : 0);
-    return (state & MIDDLE_Q) || ((state & OFF_HEAP_Q) && (state & arrived));
+    return (state & MIDDLE_Q) || in_buffers(state);
 }
 
 static void hold(const struct vm *vm, uint64_t proc, bool resources, struct holds *h)

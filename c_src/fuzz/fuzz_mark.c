@@ -567,13 +567,10 @@ static void roots(struct model *m)
 /* Refuses a process in a special collection, or with terms that cannot be found. */
 static void readable(struct model *m)
 {
-    enum { MSG_IN_Q = 0x1000, ACTIVE = 0x2000, SIG_IN_Q = 0x80000, OFF_HEAP_Q = 0x1000000 };
-    enum { MIDDLE_Q = 0x2000000 };
     uint64_t state = own(m, LF_state);
-    uint64_t arrived = ACTIVE | SIG_IN_Q | (m->lay->otp >= 27 ? MSG_IN_Q : 0);
     uint64_t psd = own(m, LF_psd);
     refuse_if(m, own(m, LF_abandoned) != 0 && own(m, LF_live_frag_end) != ~7ULL);
-    refuse_if(m, (state & MIDDLE_Q) || ((state & OFF_HEAP_Q) && (state & arrived)));
+    refuse_if(m, (state & MIDDLE_Q) || in_buffers(state));
     if (psd != 0 && (state & ACTIVE))
         refuse_if(m, word(m, psd + LF(m->lay, psd_nfunc)) != 0);
 }

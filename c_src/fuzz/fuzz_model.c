@@ -424,22 +424,11 @@ static uint64_t stack(struct model *m)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Up to OTP 26 the bit MSG_IN_Q means something else, which does not matter here. */
-enum { MSG_IN_Q = 0x1000, ACTIVE = 0x2000, SIG_IN_Q = 0x80000, OFF_HEAP_Q = 0x1000000 };
-enum { MIDDLE_Q = 0x2000000 };
-
-static void no_buffers(struct model *m)
-{
-    uint64_t state = own(m, LF_state);
-    uint64_t arrived = ACTIVE | SIG_IN_Q | (m->lay->otp >= 27 ? MSG_IN_Q : 0);
-    refuse_if(m, (state & OFF_HEAP_Q) && (state & arrived));
-}
-
 static uint64_t queue_len(struct model *m)
 {
     uint64_t outer = own(m, LF_inq_first);
     uint64_t len = own(m, LF_sig_len) + own(m, LF_inq_len);
-    no_buffers(m);
+    refuse_if(m, in_buffers(own(m, LF_state)));
     if (!m->lay->len_is_biased) {
         refuse_if(m, own(m, LF_state) & (MIDDLE_Q | SIG_IN_Q));
     } else {
@@ -480,7 +469,7 @@ static struct queued queued(struct model *m)
     uint64_t before = m->steps;
     m->steps = 0;
     refuse_if(m, own(m, LF_trace_flags) != 0 || (own(m, LF_state) & MIDDLE_Q));
-    no_buffers(m);
+    refuse_if(m, in_buffers(own(m, LF_state)));
     for (int inner = 1; inner >= 0; inner--) {
         uint64_t at = own(m, inner ? LF_sig_first : LF_inq_first);
         while (at != 0 && !m->refused) {
@@ -650,10 +639,9 @@ static uint64_t dictionary_size(struct model *m)
 
 static bool queues_empty(struct model *m)
 {
-    struct model other = *m;
-    no_buffers(&other);
-    return own(m, LF_sig_first) == 0 && own(m, LF_inq_first) == 0 &&
-           !(own(m, LF_state) & MIDDLE_Q) && !other.refused;
+    uint64_t state = own(m, LF_state);
+    return own(m, LF_sig_first) == 0 && own(m, LF_inq_first) == 0 && !(state & MIDDLE_Q) &&
+           !in_buffers(state);
 }
 
 static uint64_t value_of(struct model *m, enum attr attr, struct chains *c)

@@ -329,11 +329,8 @@ static bool is_signal(uint64_t tag)
 
 static void walkable(struct model *m)
 {
-    enum { MSG_IN_Q = 0x1000, ACTIVE = 0x2000, SIG_IN_Q = 0x80000, OFF_HEAP_Q = 0x1000000 };
-    enum { MIDDLE_Q = 0x2000000 };
     uint64_t state = own(m, LF_state);
-    uint64_t arrived = ACTIVE | SIG_IN_Q | (m->lay->otp >= 27 ? MSG_IN_Q : 0);
-    refuse_if(m, (state & MIDDLE_Q) || ((state & OFF_HEAP_Q) && (state & arrived)));
+    refuse_if(m, (state & MIDDLE_Q) || in_buffers(state));
 }
 
 /* As for a mark: a NIF may have yielded. */

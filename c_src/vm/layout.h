@@ -170,8 +170,7 @@ struct fun_form {
 };
 
 struct layout {
-    const char *name;   /* "otp27", with "_nofp" where Process has no frame_pointer field */
-    uint32_t arrivals;  /* bits of state: something is in the outer queue or its buffers */
+    const char *name;   /* "otp27"; "otp26_2_2" fits from 26.2.2 on; "_nofp": no frame_pointer */
     uint16_t otp;       /* the release of this table */
     uint16_t type_mask; /* the bits of a link or monitor node's type in its word */
     struct fun_form fun;

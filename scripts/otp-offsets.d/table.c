@@ -43,7 +43,6 @@ static void print(const struct layout *lay)
 {
     for (unsigned f = 0; f < LAYOUT_FIELD_COUNT; f++)
         printf("%s = %u\n", layout_field_names[f], lay->f[f]);
-    printf("arrivals = %u\n", lay->arrivals);
     printf("arity_width = %u\n", lay->arity_width);
     printf("flags_shift = %u\n", lay->flags_shift);
     printf("len_is_biased = %d\n", lay->len_is_biased);
