@@ -14,7 +14,7 @@ all() ->
      disturbed_is_not_refuted, disturbed_is_tried_ever_more_rarely,
      names_that_are_taken, modules_that_do_not_load, killed_probes_hang_nobody,
      a_prover_that_is_stuck, on_proves_anew, proved_once_by_two_hundred,
-     proves_on_one_scheduler, proves_with_off_heap_mailboxes, proves_with_other_settings,
+     proves_on_one_scheduler, proves_with_off_heap_mailboxes, who_sent_to_itself_is_read, proves_with_other_settings,
      proves_in_the_interpreter, proves_when_tracing_of_new_processes_ends,
      many_first_callers_share_one_proof, killed_first_caller_spoils_nothing,
      killed_prover_leaves_nothing, nothing_stays_behind, no_message_for_the_caller].
@@ -376,6 +376,15 @@ proves_on_one_scheduler(_Config) ->
 
 proves_with_off_heap_mailboxes(_Config) ->
     works_with([["+hmqd", "off_heap"]]).
+
+%% The state of a process that sent to itself has a bit, which in newer releases tells that messages wait. Asking it
+%% would clear the bit.
+who_sent_to_itself_is_read(_Config) ->
+    #{status := active} = sonde:native(),
+    P = spawn_opt(fun() -> self() ! told, receive told -> receive stop -> ok end end end,
+                  [{message_queue_data, off_heap}]),
+    ok = sonde_test:until(read, fun() -> sonde_nif:read(P, message_queue_len) =:= 0 end),
+    ok = sonde_test:stop(P).
 
 proves_with_other_settings(_Config) ->
     works_with([["+sub", "true"], ["+hms", "100000"], ["+hmbs", "1000000"], ["+hmax", "10000000"],

@@ -37,7 +37,8 @@ tools(P) ->
      {probe_swollen, [{3000, 5000, x}, [mbuf, frag_used], value, none]}, {probe_trap, []},
      {calibrate_fun, [fun() -> P end, ?MODULE]}, {calibrate_literals, [{?MODULE, x}, 1 bsl 30]},
      {calibrate_code, [[{P, {?MODULE, tools, 1}, 1}]]}, {calibrate_places, [[{P, [], {?MODULE, tools, 1}, []}]]},
-     {calibrate_ports, [erlang:system_info(port_limit)]}, {turnover, []}, {trust_turnover, []}, {probe_resource, [100]},
+     {calibrate_ports, [erlang:system_info(port_limit)]}, {turnover, []}, {trust_turnover, []}, {trust_self_bit, []},
+     {probe_resource, [100]},
      {calibrate_resources, [make_ref(), make_ref(), make_ref(), 1 bsl 40, sonde_nif]},
      {allow_probe, [P]}, {disallow_probe, [P]}, {adopt, [#{status => active}]}].
 
@@ -196,12 +197,13 @@ own_scheduler() ->
 
 learns_all(Probes) ->
     ok = sonde_nif:trust_turnover(),
+    ok = sonde_nif:trust_self_bit(),
     true = sonde_nif:calibrate_code(sonde_probe:functions(Probes)),
     true = sonde_nif:calibrate_places(sonde_probe:known_places(Probes)),
     true = sonde_nif:calibrate_schedulers(erlang:system_info(schedulers), erlang:system_info(dirty_cpu_schedulers),
                                           erlang:system_info(dirty_io_schedulers)),
     true = sonde_nif:calibrate_ports(erlang:system_info(port_limit)),
-    [table, turnover, code, places, schedulers, ports] = sonde_nif:prover_knows(),
+    [table, turnover, self_bit, code, places, schedulers, ports] = sonde_nif:prover_knows(),
     ok.
 
 calls_of(F) ->

@@ -89,15 +89,15 @@ void image_build(struct image *img, const uint8_t *data, size_t size);
  * are as many as no heap has. */
 bool fuzz_abandoned(const struct layout *lay, uint64_t proc, struct block *used);
 
-/* Process.state. In older releases MSG_IN_Q means something else: there its process is asked without
- * need. */
+/* Process.state. In older releases MSG_IN_Q means something else; then the library has learned that. */
 enum { MSG_IN_Q = 0x1000, ACTIVE = 0x2000, SIG_IN_Q = 0x80000, OFF_HEAP_Q = 0x1000000 };
 enum { MIDDLE_Q = 0x2000000 };
 
 /* Messages may wait in the buffers that senders fill. */
-static inline bool in_buffers(uint64_t state)
+static inline bool in_buffers(const struct layout *lay, uint64_t state)
 {
-    return (state & OFF_HEAP_Q) && (state & (ACTIVE | SIG_IN_Q | MSG_IN_Q));
+    uint64_t arrived = ACTIVE | SIG_IN_Q | (lay->self_bit ? 0 : MSG_IN_Q);
+    return (state & OFF_HEAP_Q) && (state & arrived);
 }
 
 /* Call it before a walk: memory_begin, and allocations may fail. */

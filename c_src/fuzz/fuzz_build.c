@@ -226,10 +226,12 @@ static enum attr any_attr(unsigned i)
 
 void image_build(struct image *img, const uint8_t *data, size_t size)
 {
-    struct builder b = {.in = data, .end = data + size, .img = img};
+    static struct layout lay;
+    struct builder b = {.in = data, .end = data + size, .img = img, .lay = &lay};
     unsigned table = byte(&b);
     memset(img, 0, sizeof *img);
-    b.lay = layout_table(table % layout_count());
+    lay = *layout_table(table % layout_count());
+    lay.self_bit = table / layout_count() % 2 == 1;
     img->vm = (struct vm){.reader = PEEK_SYSCALL,
                           .lay = b.lay,
                           .tab = {.tab = make(&b, SLOTS * 8ULL), .max = SLOTS},

@@ -346,7 +346,7 @@ static bool may_wait(struct model *m)
 {
     uint64_t state = own(m, LF_state);
     return (own(m, LF_sig_first) | own(m, LF_inq_first)) != 0 || (state & MIDDLE_Q) ||
-           in_buffers(state);
+           in_buffers(m->lay, state);
 }
 
 struct verdict model_waste(const struct vm *vm, enum attr attr, uint64_t proc)

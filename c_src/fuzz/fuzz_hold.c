@@ -269,7 +269,7 @@ static void queue(struct model *m, bool inner, unsigned *messages)
 static bool hidden(struct model *m)
 {
     uint64_t state = own(m, LF_state);
-    return (state & MIDDLE_Q) || in_buffers(state);
+    return (state & MIDDLE_Q) || in_buffers(m->lay, state);
 }
 
 static void hold(const struct vm *vm, uint64_t proc, bool resources, struct holds *h)

@@ -570,7 +570,7 @@ static void readable(struct model *m)
     uint64_t state = own(m, LF_state);
     uint64_t psd = own(m, LF_psd);
     refuse_if(m, own(m, LF_abandoned) != 0 && own(m, LF_live_frag_end) != ~7ULL);
-    refuse_if(m, (state & MIDDLE_Q) || in_buffers(state));
+    refuse_if(m, (state & MIDDLE_Q) || in_buffers(m->lay, state));
     if (psd != 0 && (state & ACTIVE))
         refuse_if(m, word(m, psd + LF(m->lay, psd_nfunc)) != 0);
 }

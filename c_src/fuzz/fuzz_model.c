@@ -428,7 +428,7 @@ static uint64_t queue_len(struct model *m)
 {
     uint64_t outer = own(m, LF_inq_first);
     uint64_t len = own(m, LF_sig_len) + own(m, LF_inq_len);
-    refuse_if(m, in_buffers(own(m, LF_state)));
+    refuse_if(m, in_buffers(m->lay, own(m, LF_state)));
     if (!m->lay->len_is_biased) {
         refuse_if(m, own(m, LF_state) & (MIDDLE_Q | SIG_IN_Q));
     } else {
@@ -469,7 +469,7 @@ static struct queued queued(struct model *m)
     uint64_t before = m->steps;
     m->steps = 0;
     refuse_if(m, own(m, LF_trace_flags) != 0 || (own(m, LF_state) & MIDDLE_Q));
-    refuse_if(m, in_buffers(own(m, LF_state)));
+    refuse_if(m, in_buffers(m->lay, own(m, LF_state)));
     for (int inner = 1; inner >= 0; inner--) {
         uint64_t at = own(m, inner ? LF_sig_first : LF_inq_first);
         while (at != 0 && !m->refused) {
@@ -641,7 +641,7 @@ static bool queues_empty(struct model *m)
 {
     uint64_t state = own(m, LF_state);
     return own(m, LF_sig_first) == 0 && own(m, LF_inq_first) == 0 && !(state & MIDDLE_Q) &&
-           !in_buffers(state);
+           !in_buffers(m->lay, state);
 }
 
 static uint64_t value_of(struct model *m, enum attr attr, struct chains *c)

@@ -330,7 +330,7 @@ static bool is_signal(uint64_t tag)
 static void walkable(struct model *m)
 {
     uint64_t state = own(m, LF_state);
-    refuse_if(m, (state & MIDDLE_Q) || in_buffers(state));
+    refuse_if(m, (state & MIDDLE_Q) || in_buffers(m->lay, state));
 }
 
 /* As for a mark: a NIF may have yielded. */

@@ -174,6 +174,16 @@ NIF(nif_do_trust_turnover)
     return ATOM(ok);
 }
 
+NIF(nif_do_trust_self_bit)
+{
+    /* (): the bit is set in a probe that sent to itself and has an empty mailbox */
+    struct sonde *s = sonde_of(env);
+    if (!nif_is_prover(env) || s->candidate.tab.max == 0)
+        return nif_raise(env, ATOM(badarg));
+    s->tried.self_bit = true;
+    return ATOM(ok);
+}
+
 NIF(nif_has_turnover)
 {
     const struct sonde *s = sonde_of(env);

@@ -86,7 +86,7 @@ NIF(nif_forget_proof)
 
 NIF(nif_prover_knows)
 {
-    /* (): [table | turnover | code | places | schedulers | ports], what the prover learned up to now */
+    /* (): [table | turnover | self_bit | code | places | schedulers | ports], what the prover learned up to now */
     struct sonde *s = sonde_of(env);
     ERL_NIF_TERM list = enif_make_list(env, 0);
     enif_mutex_lock(s->lock);
@@ -96,6 +96,7 @@ NIF(nif_prover_knows)
         bool is_known;
     } all[] = {{"table", vm->tab.max != 0},
                {"turnover", vm->tab.has_turnover},
+               {"self_bit", vm->lay && vm->lay->self_bit},
                {"code", vm->code.n != 0},
                {"places", vm->identity.has_place},
                {"schedulers", vm->schedulers.is_known},

@@ -7,10 +7,10 @@ const enum layout_field queue_fields[] = {LF_sig_first,      LF_sig_len, LF_sig_
                                           LAYOUT_FIELD_COUNT};
 
 /* Process.state. SIG_Q: the middle queue is not empty. For what is in the outer queue or its
- * buffers, old releases set SIG_IN_Q, and MSG_IN_Q means that the process may have sent to itself; newer
+ * buffers, old releases set SIG_IN_Q, and there MSG_IN_Q means that the process may have sent to itself; newer
  * ones set MSG_IN_Q for messages, and SIG_IN_Q for other signals. */
 enum { STATE_SIG_IN_Q = 0x80000, STATE_OFF_HEAP_MSGQ = 0x1000000, STATE_SIG_Q = 0x2000000 };
-enum { STATE_MSG_IN_Q = 0x1000, ARRIVALS = STATE_ACTIVE | STATE_SIG_IN_Q | STATE_MSG_IN_Q };
+enum { STATE_MSG_IN_Q = 0x1000 };
 
 enum { FLAG_DELAYED_LEN = 0x40 }; /* sig_qs.flags */
 
@@ -18,7 +18,9 @@ enum { FLAG_DELAYED_LEN = 0x40 }; /* sig_qs.flags */
 static enum status visible(const struct reading *rd)
 {
     uint64_t state = stamp_field(rd, LF_state);
-    return (state & STATE_OFF_HEAP_MSGQ) && (state & ARRIVALS) ? ST_ASK : ST_OK;
+    uint64_t arrivals =
+        STATE_ACTIVE | STATE_SIG_IN_Q | (rd->vm->lay->self_bit ? 0 : STATE_MSG_IN_Q);
+    return (state & STATE_OFF_HEAP_MSGQ) && (state & arrivals) ? ST_ASK : ST_OK;
 }
 
 /* ---- length -------------------------------------------------------------------------------- */

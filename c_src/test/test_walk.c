@@ -173,6 +173,15 @@ static void test_queue(const struct layout *lay)
     put(w, p, LF_state, 0x2A | 0x1000000 | 0x1000); /* in some releases: it once wrote to itself */
     ask(w, ATTR_message_queue_len, LONG, &whole);
     check(whole.asked == 1, "mail that may wait in buffers is asked for", lay->name);
+    struct layout old = *lay;
+    old.self_bit = true;
+    w->vm.lay = &old;
+    ask(w, ATTR_message_queue_len, LONG, &whole);
+    check(whole.asked == 0 && whole.rows == 1, "who once wrote to itself is read", lay->name);
+    put(w, p, LF_state, 0x2A | 0x1000000 | 0x80000);
+    ask(w, ATTR_message_queue_len, LONG, &whole);
+    check(whole.asked == 1, "other signals are asked for there, too", lay->name);
+    w->vm.lay = lay;
     free_world(w);
 }
 

@@ -22,7 +22,7 @@
 -export([own_scheduler/1, calibrate_schedulers/3, calibrate_ports/1, calibrate_places/1, has_schedulers/0, schedulers/3,
          guess_queue/1]).
 -export([calibrate_fun/2, calibrate_literals/2, calibrate_code/1, has_code/0, has_first_call/0,
-         turnover/0, trust_turnover/0, has_turnover/0, look_new/6, look_step/1, look_progress/1,
+         turnover/0, trust_turnover/0, has_turnover/0, trust_self_bit/0, look_new/6, look_step/1, look_progress/1,
          look_heap/1, look_top/2, look_top_info/1, look_text/1, look_names/2, look_flat/1,
          look_refs/2, flat_quick/1, look_mailbox/1, look_shapes/2, look_pinned/3, look_slices/3,
          look_end/1, look_content/1, content/1]).
@@ -46,7 +46,7 @@
        do_scan_limit/3, do_scan_part/3, do_scan_place/2, do_scan_exclude/2, do_scan_stacks/2,
        do_scan_stack/3, do_scan_groups/3, do_calibrate_code/1, has_code/0,
        has_first_call/0, do_turnover/0, do_trust_turnover/0,
-       has_turnover/0, do_account_join/2, do_account_lend/4,
+       has_turnover/0, do_trust_self_bit/0, do_account_join/2, do_account_lend/4,
        do_account_settle/1, do_account_return/2, do_account_parts/4, do_account_take_parts/2,
        do_calibrate_fun/2,
        do_calibrate_literals/2, do_look_new/6,
@@ -638,6 +638,12 @@ do_turnover() -> erlang:nif_error(not_loaded).
 trust_turnover() -> said(do_trust_turnover()).
 do_trust_turnover() -> erlang:nif_error(not_loaded).
 
+%% The prover found that one bit of a process's state tells that the process has sent to itself, not that messages
+%% wait, as in newer releases.
+-spec trust_self_bit() -> ok.
+trust_self_bit() -> said(do_trust_self_bit()).
+do_trust_self_bit() -> erlang:nif_error(not_loaded).
+
 -spec has_turnover() -> boolean().
 has_turnover() -> erlang:nif_error(not_loaded).
 
@@ -935,7 +941,7 @@ freed_at_once() -> erlang:nif_error(not_loaded).
 reset_calls() -> erlang:nif_error(not_loaded).
 
 %% What the prover learned up to now.
--spec prover_knows() -> [table | turnover | code | places | schedulers | ports].
+-spec prover_knows() -> [table | turnover | self_bit | code | places | schedulers | ports].
 prover_knows() -> erlang:nif_error(not_loaded).
 
 %% Whether all sealed functions were open to every process until now.

@@ -9,7 +9,7 @@
 -module(sonde_probe).
 
 -export([start/0, stop/0, are_alive/0, quiet/1, alone/1, look_again/1, field_checks/2, late_checks/1,
-         functions/1, known_places/1]).
+         functions/1, known_places/1, has_self_bit/1]).
 -export([asleep/1, tell/1, begun/1]). % hibernated probes wake up here; processes of in_another/1; a first call
 -export_type([probes/0, check/0]).
 
@@ -273,6 +273,12 @@ swallow(0, Got, Up) ->
     hold(Up, Got);
 swallow(N, Got, Up) ->
     receive Big when is_tuple(Big) -> swallow(N - 1, [Big | Got], Up) end.
+
+%% It sends to itself when all signals of its start are handled, and has no messages when it is ready again.
+to_itself(Up) ->
+    ready(Up),
+    receive go -> self() ! Up end,
+    receive Up -> wait(Up) end.
 
 %% Waits with a receive marker in its message queue, after the messages that were there before.
 marked(Up) ->
@@ -884,6 +890,27 @@ functions(#{pids := Pids} = Ps) ->
 %% 0: none.
 line([{_, _, _, Where} | _]) -> proplists:get_value(line, Where, 0);
 line([]) -> 0.
+
+%% @doc Returns whether the state of a process has a bit for having sent to itself. Newer releases set the same bit
+%% while messages arrive, and then the process has work to do. This probe sent to itself, has no messages, and is idle.
+%% Nobody asks it: the VM clears the bit when a process handles signals.
+-spec has_self_bit(probes()) -> boolean().
+has_self_bit(#{guard := Guard}) ->
+    Pid = spawn_probe(Guard, [off_heap], fun to_itself/1),
+    Pid ! go,
+    ok = is_ready(Pid),
+    told_itself(Pid, ?SETTLE_TRIES, 3).
+
+told_itself(_, _, 0) -> true;
+told_itself(_, 0, _) -> false;
+told_itself(Pid, Tries, Looks) ->
+    erlang:yield(),
+    Read = fun(Field) -> sonde_nif:probe(Pid, [Field], value, none) end,
+    case {masked(Read(state), 16#2000 bor 16#1000 bor 16#80000), Read(sig_len), Read(inq_len)} of
+        {16#1000, 0, 0} -> told_itself(Pid, Tries - 1, Looks - 1);
+        {State, _, _} when is_integer(State), State band 16#2000 =/= 0 -> told_itself(Pid, Tries - 1, Looks);
+        _ -> false
+    end.
 
 %% @doc Returns how some probes began, and the function in which each of them is. The VM keeps that function of a
 %% probe that was asked for it.

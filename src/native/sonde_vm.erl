@@ -384,6 +384,10 @@ judge(Name, Checks, Probes) ->
             _ = sonde_nif:calibrate_places(sonde_probe:known_places(Probes)),
             _ = calibrate_schedulers(?OWN_TRIES) andalso sonde_nif:calibrate_ports(erlang:system_info(port_limit)),
             ok = calibrate_turnover(?TURNOVER_TRIES),
+            ok = case sonde_probe:has_self_bit(Probes) of
+                     true -> sonde_nif:trust_self_bit();
+                     false -> ok
+                 end,
             Outcome = #{status => active, layout => Name, checks => Checks},
             ok = sonde_nif:adopt(Outcome),
             Outcome;
