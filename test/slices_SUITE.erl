@@ -267,6 +267,8 @@ counts(P) ->
             {proc_group, fun() -> true = sonde_nif:has_first_call(),
                                   [_ | _] = sonde:proc_group(initial_call, [memory]) end},
             {turnover, fun() -> true = sonde_nif:has_turnover() end},
+            %% the proof calls it on some releases only
+            {self_bit, fun() -> badarg = try sonde_nif:trust_self_bit() catch error:Why -> Why end end},
             {one, fun() -> {ok, [_, _]} = sonde_every_process:one(P, [memory, binary_count]) end},
             {stacks, fun() -> [_ | _] = sonde:stacks(10, #{depth => 64}) end},
             {schedulers, fun() -> [_ | _] = sonde:schedulers(#{interval => 0}) end},

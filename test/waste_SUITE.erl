@@ -76,8 +76,9 @@ value(Pid, Attr) ->
     {Pid, Value, _} = lists:keyfind(Pid, 1, Rows),
     Value.
 
-%% Before OTP 26 process_info does not list binaries that are being appended to.
-is_listed() -> erlang:system_info(otp_release) >= "26".
+%% Before OTP 25.3, with erts 13.2, process_info does not list binaries that are being appended to.
+is_listed() ->
+    [list_to_integer(Number) || Number <- string:lexemes(erlang:system_info(version), ".")] >= [13, 2].
 
 %% On these releases a collection turns slices of at most 24 bytes into heap binaries.
 has_heap_slices() -> erlang:system_info(otp_release) < "27".

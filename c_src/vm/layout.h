@@ -175,16 +175,16 @@ struct layout {
     uint16_t type_mask; /* the bits of a link or monitor node's type in its word */
     struct fun_form fun;
     uint16_t f[LAYOUT_FIELD_COUNT];
-    uint8_t kinds[16];    /* enum kind, by bits 2 to 5 of a header */
-    bool pid_slot_high;   /* slot in the upper half of the pid word (25), else in its data bits */
-    bool wrt_bins_listed; /* process_info(_, binary) lists writable binaries (from 27) */
+    uint8_t kinds[16];  /* enum kind, by bits 2 to 5 of a header */
+    bool pid_slot_high; /* slot in the upper half of the pid word (25), else in its data bits */
+    /* In no table, but learned on the VM: MSG_IN_Q of the state tells that the process has sent to
+     * itself (before 25.3.2.6 and 26.1), not that messages wait. */
+    bool self_bit;
+    bool wrt_bins_listed; /* process_info(_, binary) lists writable binaries (from 25.3) */
     bool len_is_biased;   /* sig_len is wrong while process_info asks for it (up to 26) */
-    bool
-        self_bit; /* in no table, but learned on the VM: MSG_IN_Q of the state tells that the process
-                             has sent to itself (up to 25.3.2.6, and in 26.0), not that messages wait */
-    uint8_t arity_width; /* bytes */
-    uint8_t flags_shift; /* where the flags of a link or monitor node start in their word */
-    bool fun_uniq_first; /* in a fun's entry, see nif_fun.c (from 28) */
+    uint8_t arity_width;  /* bytes */
+    uint8_t flags_shift;  /* where the flags of a link or monitor node start in their word */
+    bool fun_uniq_first;  /* in a fun's entry, see nif_fun.c (from 28) */
     uint8_t fun_names; /* words of that entry, or of an export's entry, from the module to the last
                              name; only these words must be readable */
     bool refc_is_term; /* a ProcBin is a term (up to 26); a BinRef is reached only through a

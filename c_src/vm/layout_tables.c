@@ -116,8 +116,8 @@
     THINGS_28(Record)
 
 /* clang-format off */
-#define OTP_25(Name, FP, PsdSize)                                                            \
-    {.name = (Name), .otp = 25, FORM_25,                                                     \
+#define OTP_25(Name, FP, Listed, PsdSize)                                                    \
+    {.name = (Name), .otp = 25, FORM_25, .wrt_bins_listed = (Listed),                        \
      .f = {COMMON, PTAB_25, PROCESS_25(FP), BINARY_25, TIES_25, [LF_psd_size] = (PsdSize)}}
 /* The Process of 25, with the pids and the process table of 27. */
 #define OTP_26(Name, FP, PsdSize)                                                            \
@@ -134,12 +134,15 @@
      .f = {COMMON, PTAB_27, PROCESS_27(FP), [LF_proc_size] = (ProcSize) + (FP), BINARY_27,   \
            TIES_27(44), [LF_psd_size] = 112}}
 
-/* Patch releases grew, too: 25.3.2.9 and 26.2.2 have one more process-specific datum. */
+/* Patch releases differ, too: from 25.3 on process_info(_, binary) lists writable binaries, and
+ * 25.3.2.9 and 26.2.2 have one more process-specific datum. */
 static const struct layout tables[] = {
-    OTP_25("otp25", 8, 80),
-    OTP_25("otp25_nofp", 0, 80),
-    OTP_25("otp25_3_2_9", 8, 88),
-    OTP_25("otp25_3_2_9_nofp", 0, 88),
+    OTP_25("otp25", 8, false, 80),
+    OTP_25("otp25_nofp", 0, false, 80),
+    OTP_25("otp25_3", 8, true, 80),
+    OTP_25("otp25_3_nofp", 0, true, 80),
+    OTP_25("otp25_3_2_9", 8, true, 88),
+    OTP_25("otp25_3_2_9_nofp", 0, true, 88),
     OTP_26("otp26", 8, 88),
     OTP_26("otp26_nofp", 0, 88),
     OTP_26("otp26_2_2", 8, 96),

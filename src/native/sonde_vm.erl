@@ -45,7 +45,7 @@
 %% @doc Returns the path that answers now. Cheap once the layout is proved.
 -spec side() -> native | {portable, reason()}.
 side() ->
-    case sonde_nif:loaded() of
+    case library() of
         true -> side(sonde_nif:state());
         NotLoaded -> {portable, NotLoaded}
     end.
@@ -59,6 +59,17 @@ side(none) ->
         {State, _} -> side(State)
     end.
 
+%% A process that dies while it loads a module whose `on_load' runs takes the code server of OTP 26 with it, and so
+%% the node. A caller may be killed at any time, so a helper loads the library, unless that is done.
+library() ->
+    _ = erlang:module_loaded(sonde_nif) orelse sonde_remote_name:is_lent() orelse load(),
+    sonde_nif:loaded().
+
+load() ->
+    try by_helper(load)
+    catch error:system_limit -> late
+    end.
+
 %% @doc Raises `{native_off, Reason}' if the native path is off. For calls without a portable path.
 -spec must_be_native() -> ok.
 must_be_native() ->
@@ -70,7 +81,7 @@ must_be_native() ->
 %% @doc Returns the result of `sonde:native/0'.
 -spec native() -> status().
 native() ->
-    case sonde_nif:loaded() of
+    case library() of
         true -> complete(loaded_status());
         NotLoaded -> complete(off(NotLoaded))
     end.
@@ -109,7 +120,7 @@ complete(Outcome) ->
 %% @doc Switches by hand. A proof stays valid; without one, `on' runs it again.
 -spec native(on | off) -> status().
 native(OnOff) when OnOff =:= on; OnOff =:= off ->
-    _ = [by_helper({switch, OnOff}) || sonde_nif:loaded() =:= true],
+    _ = [by_helper({switch, OnOff}) || library() =:= true],
     native();
 native(_) ->
     error(badarg).
@@ -125,7 +136,10 @@ by_helper(What) ->
     end.
 
 %% @doc The body of sonde's own processes.
--spec helper({switch, on | off} | prove | {stay, pid()} | {watch, pid()}) -> ok.
+-spec helper(load | {switch, on | off} | prove | {stay, pid()} | {watch, pid()}) -> ok.
+helper(load) ->
+    _ = code:ensure_loaded(sonde_nif),
+    ok;
 helper({switch, OnOff}) ->
     Kept = configure(),
     ok = atomics:put(Kept, ?NATIVE, map_get(OnOff, #{on => ?ON, off => ?OFF})),
