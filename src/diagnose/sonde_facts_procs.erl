@@ -208,7 +208,7 @@ sample([{status, Status}, {_, Settings}, {_, Info}],
         fullsweep_after => proplists:get_value(fullsweep_after, Settings, 0),
         size => Used + Binaries + max(0, Memory - (Heap + Loose) * Word)}.
 
-%% From OTP 27 on, a limit may include binaries.
+%% From OTP 26 on, a limit may include binaries.
 heap_limit(#{size := Words, kill := true} = Setting, Binaries, Word) when Words > 0 ->
     {Words * Word, case Setting of #{include_shared_binaries := true} -> Binaries; _ -> 0 end};
 heap_limit(_, _, _) ->
