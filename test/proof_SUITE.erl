@@ -16,7 +16,7 @@ all() ->
      a_prover_that_is_stuck, on_proves_anew, proved_once_by_two_hundred,
      proves_on_one_scheduler, proves_with_off_heap_mailboxes, who_sent_to_itself_is_read, proves_with_other_settings,
      proves_in_the_interpreter, proves_when_tracing_of_new_processes_ends,
-     many_first_callers_share_one_proof, killed_first_caller_spoils_nothing,
+     many_first_callers_share_one_proof, killed_first_caller_spoils_nothing, no_caller_loads_the_library,
      killed_prover_leaves_nothing, nothing_stays_behind, no_message_for_the_caller].
 
 init_per_suite(Config) -> sonde_test:init(Config).
@@ -465,6 +465,28 @@ kill_first_callers() ->
     true = lists:member(killed, Ends),
     #{status := active} = sonde:native(),
     ok = sonde_test:until(nothing_left, fun() -> is_no_more(leftovers(), Before) end).
+
+%% On OTP 26 the node ends if a process dies while it loads a module whose on_load runs.
+no_caller_loads_the_library(_Config) ->
+    with([], fun(Peer) -> [] = call(Peer, ?MODULE, callers_that_load, []) end).
+
+callers_that_load() ->
+    false = erlang:module_loaded(sonde_nif),
+    {module, _} = code:ensure_loaded(sonde_vm),
+    1 = erlang:trace_pattern({code, ensure_loaded, 1}, [{[sonde_nif], [], []}], []),
+    _ = erlang:trace(all, true, [call]),
+    %% with tracing nothing can be proved
+    {Caller, Mon} = spawn_monitor(fun() -> #{status := {off, disabled}} = sonde:native(off) end),
+    receive {'DOWN', Mon, process, _, Why} -> normal = Why end,
+    _ = erlang:trace(all, false, [call]),
+    Loaders = traced_calls(),
+    true = Loaders =/= [],
+    [Pid || Pid <- Loaders, Pid =:= Caller].
+
+traced_calls() ->
+    receive {trace, Pid, call, _} -> [Pid | traced_calls()]
+    after 100 -> []
+    end.
 
 %% The prover is killed at any moment of its work.
 killed_prover_leaves_nothing(_Config) ->
