@@ -89,7 +89,7 @@ void image_build(struct image *img, const uint8_t *data, size_t size);
  * are as many as no heap has. */
 bool fuzz_abandoned(const struct layout *lay, uint64_t proc, struct block *used);
 
-/* Process.state. In older releases MSG_IN_Q means something else; then the library has learned that. */
+/* Process.state. If self_bit is set, MSG_IN_Q means something else. */
 enum { MSG_IN_Q = 0x1000, ACTIVE = 0x2000, SIG_IN_Q = 0x80000, OFF_HEAP_Q = 0x1000000 };
 enum { MIDDLE_Q = 0x2000000 };
 

@@ -6,9 +6,9 @@ const enum layout_field queue_fields[] = {LF_sig_first,      LF_sig_len, LF_sig_
                                           LF_inq_first,      LF_inq_len, LF_trace_flags,
                                           LAYOUT_FIELD_COUNT};
 
-/* Process.state. SIG_Q: the middle queue is not empty. For what is in the outer queue or its
- * buffers, old releases set SIG_IN_Q, and there MSG_IN_Q means that the process may have sent to itself; newer
- * ones set MSG_IN_Q for messages, and SIG_IN_Q for other signals. */
+/* Process.state. SIG_Q: the middle queue is not empty. Old releases set SIG_IN_Q for every signal in
+ * the outer queue or its buffers; MSG_IN_Q then means that the process may have sent to itself. Newer
+ * ones set MSG_IN_Q for messages and SIG_IN_Q for other signals. */
 enum { STATE_SIG_IN_Q = 0x80000, STATE_OFF_HEAP_MSGQ = 0x1000000, STATE_SIG_Q = 0x2000000 };
 enum { STATE_MSG_IN_Q = 0x1000 };
 

@@ -177,7 +177,8 @@ static void test_queue(const struct layout *lay)
     old.self_bit = true;
     w->vm.lay = &old;
     ask(w, ATTR_message_queue_len, LONG, &whole);
-    check(whole.asked == 0 && whole.rows == 1, "who once wrote to itself is read", lay->name);
+    check(whole.asked == 0 && whole.rows == 1, "a process that once wrote to itself is read",
+          lay->name);
     put(w, p, LF_state, 0x2A | 0x1000000 | 0x80000);
     ask(w, ATTR_message_queue_len, LONG, &whole);
     check(whole.asked == 1, "other signals are asked for there, too", lay->name);

@@ -178,7 +178,7 @@ struct layout {
     uint8_t kinds[16];  /* enum kind, by bits 2 to 5 of a header */
     bool pid_slot_high; /* slot in the upper half of the pid word (25), else in its data bits */
     /* In no table, but learned on the VM: MSG_IN_Q of the state tells that the process has sent to
-     * itself (before 25.3.2.6 and 26.1), not that messages wait. */
+     * itself (25.1 to 25.3.2.5, and 26.0), not that messages wait. */
     bool self_bit;
     bool wrt_bins_listed; /* process_info(_, binary) lists writable binaries (from 25.3) */
     bool len_is_biased;   /* sig_len is wrong while process_info asks for it (up to 26) */

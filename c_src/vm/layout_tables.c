@@ -135,7 +135,8 @@
            TIES_27(44), [LF_psd_size] = 112}}
 
 /* Patch releases differ, too: from 25.3 on process_info(_, binary) lists writable binaries, and
- * 25.3.2.9 and 26.2.2 have one more process-specific datum. */
+ * 25.3.2.9 and 26.2.2 have one more process-specific datum. 25.0 to 25.0.3 have other types of
+ * monitors and links: no table fits. */
 static const struct layout tables[] = {
     OTP_25("otp25", 8, false, 80),
     OTP_25("otp25_nofp", 0, false, 80),

@@ -11,6 +11,7 @@
 %% If another library is loaded during each run: `error({native_off, reloaded})'.
 -spec run(fun(() -> Result)) -> Result.
 run(Fun) ->
+    _ = sonde_vm:library(),
     run(Fun, ?TRIES).
 
 run(Fun, Tries) ->

@@ -7,7 +7,7 @@
 %% which later calls retry less and less often. No caller waits forever.
 -module(sonde_vm).
 
--export([side/0, must_be_native/0, native/0, native/1]).
+-export([library/0, side/0, must_be_native/0, native/0, native/1]).
 -export([helper/1]). % initial call of sonde's own processes
 -export_type([status/0, reason/0]).
 
@@ -59,15 +59,22 @@ side(none) ->
         {State, _} -> side(State)
     end.
 
-%% A process that dies while it loads a module whose `on_load' runs takes the code server of OTP 26 with it, and so
-%% the node. A caller may be killed at any time, so a helper loads the library, unless that is done.
+%% @doc Returns `true', or why the library is not loaded. Nothing of it may be called before this.
+%%
+%% If a process dies while it loads a module whose `on_load' runs, the code server of OTP 26.1 and later releases of
+%% 26 dies with it, and so the node. A caller may be killed at any time, so a helper loads the library.
+-spec library() -> true | {not_loaded, string()}.
 library() ->
-    _ = erlang:module_loaded(sonde_nif) orelse sonde_remote_name:is_lent() orelse load(),
-    sonde_nif:loaded().
+    case is_here() orelse load() of
+        true -> sonde_nif:loaded();
+        false -> {not_loaded, "it was not loaded in time"}
+    end.
+
+is_here() -> erlang:module_loaded(sonde_nif) orelse sonde_remote_name:is_lent().
 
 load() ->
-    try by_helper(load)
-    catch error:system_limit -> late
+    try by_helper(load), is_here()
+    catch error:system_limit -> false
     end.
 
 %% @doc Raises `{native_off, Reason}' if the native path is off. For calls without a portable path.
@@ -355,13 +362,13 @@ try_one(Table) ->
         sonde_probe:stop()
     end.
 
-try_table({Index, Name, _, Shift, TypeMask, _}, Probes) ->
+try_table({Index, Name, Release, Shift, TypeMask, _}, Probes) ->
     case calibrate(Index) of
         ok ->
             {Mine, _} = sonde_remote_name:here(?MODULE, try_table),
             ok = sonde_nif:calibrate_fun(fun() -> Name end, Mine),
             ok = sonde_nif:calibrate_literals({?MODULE, literal}, literal_area()),
-            judge(Name, checks({Shift, TypeMask}, Probes), Probes);
+            judge({Name, Release}, checks({Shift, TypeMask}, Probes), Probes);
         {failed, Check} ->
             #{status => {off, {check, Check}}, layout => none,
               checks => found_table(Check)
@@ -390,7 +397,7 @@ found_table(process_table) -> [{id, ok}, {process_table, {failed, true, false}}]
 
 not_run(Checks) -> [{Name, not_run} || {Name, _} <- Checks].
 
-judge(Name, Checks, Probes) ->
+judge({Name, Release}, Checks, Probes) ->
     case [Check || {Check, {failed, _, _}} <- Checks] of
         [] ->
             %% without the first two, stacks and groups come from the portable path
@@ -398,10 +405,7 @@ judge(Name, Checks, Probes) ->
             _ = sonde_nif:calibrate_places(sonde_probe:known_places(Probes)),
             _ = calibrate_schedulers(?OWN_TRIES) andalso sonde_nif:calibrate_ports(erlang:system_info(port_limit)),
             ok = calibrate_turnover(?TURNOVER_TRIES),
-            ok = case sonde_probe:has_self_bit(Probes) of
-                     true -> sonde_nif:trust_self_bit();
-                     false -> ok
-                 end,
+            _ = [ok = sonde_nif:trust_self_bit() || Release =< 26, sonde_probe:has_self_bit(Probes)],
             Outcome = #{status => active, layout => Name, checks => Checks},
             ok = sonde_nif:adopt(Outcome),
             Outcome;
