@@ -7,7 +7,7 @@
 const enum layout_field links_monitors_fields[] = {LF_links, LF_monitors, LF_lt_monitors,
                                                    LAYOUT_FIELD_COUNT};
 
-/* ERTS_MON_TYPE_*, ERTS_LNK_TYPE_*: the same on OTP 25 to 27; on other releases the checks prove them. */
+/* ERTS_MON_TYPE_*, ERTS_LNK_TYPE_*: the same on OTP 25.0.4 to 27; on other releases the checks prove them. */
 enum monitor_types {
     MON_PROC,
     MON_PORT,
