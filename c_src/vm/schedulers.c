@@ -23,9 +23,10 @@ enum { STRIDE_MAX = 1 << 20, LOWEST = 1 << 16 };
 /* The state of the stand-in for a process in a dirty call; it never changes. */
 enum { STATE_PROXY = 0x400000, STATE_SHADOW = STATE_ACTIVE | STATE_DIRTY_RUNNING | STATE_PROXY };
 
+/* An address has 48 bits on aarch64, where the largest have their highest bit set; on x86-64 it has 47. */
 static bool may_point(uint64_t word)
 {
-    return word % LINE == 0 && word >= LOWEST && word >> 47 == 0;
+    return word % LINE == 0 && word >= LOWEST && word >> 48 == 0;
 }
 
 /* ---- one scheduler ------------------------------------------------------------------------------------ */
