@@ -298,7 +298,8 @@ static inline void in_use_unshare(struct in_use *u)
     X(do_scan_info, 1, 0) X(do_scan_pids, 3, 0) X(do_scan_values, 3, 0)                      \
     X(do_scan_skip, 2, 0) X(do_scan_after, 1, 0) X(do_scan_limit, 3, 0) X(do_scan_part, 3, 0) \
     X(do_scan_place, 2, 0) X(do_scan_stacks, 2, 0) X(do_scan_stack, 3, DIRTY)                \
-    X(do_turnover, 0, 0) X(do_trust_turnover, 0, 0) X(has_turnover, 0, 0) X(do_trust_self_bit, 0, 0)                    \
+    X(do_turnover, 0, 0) X(do_trust_turnover, 0, 0) X(has_turnover, 0, 0)                    \
+    X(do_trust_self_bit, 0, 0)                                                               \
     X(do_calibrate_code, 1, DIRTY) X(has_code, 0, 0)                                         \
     X(has_first_call, 0, 0) X(do_scan_groups, 3, DIRTY) \
     X(do_scan_exclude, 2, 0) X(do_account_join, 2, DIRTY)                                    \
